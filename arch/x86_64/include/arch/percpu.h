@@ -1,0 +1,52 @@
+/*
+ * percpu.h: per-CPU variables, addressed by GS.
+ *
+ * DEFINE_PER_CPU puts a variable into section .bss..percpu, which holds no data of its own: each CPU has a
+ * zeroed copy, and GS's base is the distance from the link address to that copy. So an access is
+ * one instruction with a GS prefix. Variables start as zero on every CPU.
+ *
+ * A task never moves between CPUs; only interrupts of the same CPU can come in between.
+ */
+#ifndef ARCH_PERCPU_H
+#define ARCH_PERCPU_H
+
+#include "lib/base.h"
+
+#define DEFINE_PER_CPU(type, name)  __section(".bss..percpu") typeof(type) name
+#define DECLARE_PER_CPU(type, name) extern typeof(type) name
+
+DECLARE_PER_CPU(uintptr_t, percpu_offset); /* of this CPU's copy */
+DECLARE_PER_CPU(unsigned, percpu_cpu_id);
+DECLARE_PER_CPU(unsigned, percpu_irq_depth); /* nested interrupt handlers, NMI not counted */
+DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
+
+#define PERCPU_READ_(var)                                                                          \
+    ({                                                                                             \
+        typeof(var) v_;                                                                            \
+        __asm__ volatile("mov %%gs:%1, %0" : "=r"(v_) : "m"(var));                                 \
+        v_;                                                                                        \
+    })
+
+/* Dense number of this CPU, 0 = boot CPU. Never an APIC ID. */
+#define this_cpu_id() PERCPU_READ_(percpu_cpu_id)
+#define this_cpu_ptr(p)                                                                            \
+    ((typeof(p))((uintptr_t)(p) + PERCPU_READ_(percpu_offset)))
+/* var is a 64-bit per-CPU counter; one instruction, so no interrupt can come between. */
+#define this_cpu_inc(var) __asm__ volatile("incq %%gs:%0" : "+m"(var))
+#define this_cpu_add(var, n)                                                                       \
+    __asm__ volatile("addq %1, %%gs:%0" : "+m"(var) : "er"((uint64_t)(n)))
+
+/* Distance of CPU cpu's copy; valid for cpu < smp_cpus(). */
+uintptr_t percpu_offset_of(unsigned cpu);
+#define per_cpu_ptr(p, cpu) ((typeof(p))((uintptr_t)(p) + percpu_offset_of(cpu)))
+
+static inline bool in_irq(void)
+{
+    return PERCPU_READ_(percpu_irq_depth) != 0;
+}
+static inline bool in_nmi(void)
+{
+    return PERCPU_READ_(percpu_nmi_depth) != 0;
+}
+
+#endif

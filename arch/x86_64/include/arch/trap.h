@@ -1,0 +1,41 @@
+/*
+ * trap.h: exceptions and interrupts: what a handler is told, and how tests provoke faults on purpose.
+ */
+#ifndef ARCH_TRAP_H
+#define ARCH_TRAP_H
+
+#include "lib/base.h"
+
+/* Registers as the entry code pushes them. */
+struct trap_frame {
+    uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax;
+    uint64_t vector, error;
+    uint64_t rip, cs, rflags, rsp, ss;
+};
+
+/* Accesses that may fault (fixup table): false if they did. Any context but NMI. */
+bool probe_read8(const volatile void *addr, uint64_t *value);
+bool probe_write8(volatile void *addr, uint64_t value);
+/* Calls the code at addr; false if the fetch faulted (NX, not present). It must be a `ret`. */
+bool probe_exec(const void *addr);
+/* CR2 and error code of the last fault that a probe of this CPU took. */
+struct fault_info {
+    uint64_t addr, error;
+};
+void probe_last_fault(struct fault_info *f);
+
+/* Called for a fault in the vmap range before the panic, to say what the address is (mm sets it). */
+extern void (*trap_describe_address)(uintptr_t addr);
+/* Name of what this CPU is running, printed with every exception (the test runner sets it). */
+void trap_set_task_name(const char *name);
+const char *trap_task_name(unsigned cpu);
+/* Called in NMI context on this CPU; NULL = count and report. */
+void nmi_set_hook(void (*fn)(struct trap_frame *f));
+/* Unexpected vectors and NMIs since start. */
+uint64_t trap_unexpected(void);
+/* Interrupts taken by this CPU; a timed sample during which it moved is not a clean one. */
+uint64_t trap_irq_count(void);
+
+void backtrace_print(uintptr_t rip, uintptr_t rbp);
+
+#endif
