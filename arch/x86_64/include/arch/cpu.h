@@ -67,6 +67,40 @@ static inline void wrmsr(uint32_t msr, uint64_t v)
 bool rdmsr_safe(uint32_t msr, uint64_t *v);
 bool wrmsr_safe(uint32_t msr, uint64_t v);
 
+static inline void outb(uint16_t port, uint8_t v)
+{
+    __asm__ volatile("outb %0, %1" ::"a"(v), "Nd"(port) : "memory");
+}
+static inline void outw(uint16_t port, uint16_t v)
+{
+    __asm__ volatile("outw %0, %1" ::"a"(v), "Nd"(port) : "memory");
+}
+static inline void outl(uint16_t port, uint32_t v)
+{
+    __asm__ volatile("outl %0, %1" ::"a"(v), "Nd"(port) : "memory");
+}
+static inline uint8_t inb(uint16_t port)
+{
+    uint8_t v;
+
+    __asm__ volatile("inb %1, %0" : "=a"(v) : "Nd"(port) : "memory");
+    return v;
+}
+static inline uint16_t inw(uint16_t port)
+{
+    uint16_t v;
+
+    __asm__ volatile("inw %1, %0" : "=a"(v) : "Nd"(port) : "memory");
+    return v;
+}
+static inline uint32_t inl(uint16_t port)
+{
+    uint32_t v;
+
+    __asm__ volatile("inl %1, %0" : "=a"(v) : "Nd"(port) : "memory");
+    return v;
+}
+
 #define READ_CR(n)                                                                                 \
     ({                                                                                             \
         uint64_t cr_;                                                                              \
@@ -75,7 +109,15 @@ bool wrmsr_safe(uint32_t msr, uint64_t v);
     })
 #define WRITE_CR(n, v) __asm__ volatile("mov %0, %%cr" #n ::"r"((uint64_t)(v)) : "memory")
 
+#define CR0_PE    BIT(0)
+#define CR0_MP    BIT(1)
+#define CR0_ET    BIT(4)
+#define CR0_NE    BIT(5)
 #define CR0_WP    BIT(16)
+#define CR0_CD    BIT(30)
+#define CR0_PG    BIT(31)
+#define CR4_PAE   BIT(5)
+#define CR4_MCE   BIT(6)
 #define CR4_PGE   BIT(7)
 #define CR4_LA57  BIT(12)
 #define CR4_PCIDE BIT(17)
@@ -87,6 +129,8 @@ bool wrmsr_safe(uint32_t msr, uint64_t v);
 #define MSR_FS_BASE   0xc0000100
 #define MSR_GS_BASE   0xc0000101
 #define MSR_KGS_BASE  0xc0000102
+#define EFER_LME      BIT(8)
+#define EFER_LMA      BIT(10)
 #define EFER_NXE      BIT(11)
 
 struct cpu_features {
@@ -110,5 +154,7 @@ struct cpu_state {
     uint64_t cr0, cr3, cr4, efer, pat, mtrr_def;
 };
 void cpu_read_state(struct cpu_state *s);
+/* True if this CPU has the boot CPU's CR0, CR4, EFER, PAT and MTRR default; else prints what differs. */
+bool cpu_check_state(void);
 
 #endif

@@ -40,6 +40,21 @@ DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
 uintptr_t percpu_offset_of(unsigned cpu);
 #define per_cpu_ptr(p, cpu) ((typeof(p))((uintptr_t)(p) + percpu_offset_of(cpu)))
 
+/* Points GS at the link-time copy, which is the boot CPU's. Before everything else in the kernel. */
+void percpu_init_boot(void);
+/* Bytes of one CPU's copy, a multiple of CACHE_LINE. */
+size_t percpu_size(void);
+/* Gives the table of copies, `slots` zeroed words for CPUs 0 .. slots - 1, which stays for good. */
+void percpu_set_table(uintptr_t *table, unsigned slots);
+/* Makes mem (percpu_size() bytes, aligned to CACHE_LINE) the copy of CPU `cpu`, zeroed but for its offset
+ * and number. On the boot CPU. */
+void percpu_add(unsigned cpu, void *mem);
+/* The CPU that was added as `from` is number `to` <= from from now on, because those between did not start.
+ * In ascending order, before that CPU takes a lock. */
+void percpu_set_cpu_id(unsigned from, unsigned to);
+/* Points GS of the calling CPU at the copy of `cpu`: the first thing another CPU does in C. */
+void percpu_load(unsigned cpu);
+
 static inline bool in_irq(void)
 {
     return PERCPU_READ_(percpu_irq_depth) != 0;

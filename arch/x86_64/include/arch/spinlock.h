@@ -33,25 +33,54 @@ static inline void spin_init(struct spinlock *l, struct lock_class *class)
 }
 
 void spin_lock_slow(struct spinlock *l);
+#ifdef CONFIG_DEBUG
+/* Owner checks and the count of held locks; before release and after acquisition. */
+void spin_debug_acquire(struct spinlock *l);
+void spin_debug_acquired(struct spinlock *l);
+void spin_debug_release(struct spinlock *l);
+#else
+static inline void spin_debug_acquire(struct spinlock *l)
+{
+    (void)l;
+}
+static inline void spin_debug_acquired(struct spinlock *l)
+{
+    (void)l;
+}
+static inline void spin_debug_release(struct spinlock *l)
+{
+    (void)l;
+}
+#endif
+/* Locks this CPU holds; always 0 without CONFIG_DEBUG. */
+unsigned spin_held(void);
+/* The lock that `cpu` is waiting for in spin_lock_slow(), or NULL. Any context; only a hint. */
+const struct spinlock *spin_wanted(unsigned cpu);
 
 /* Interrupts must be masked by the caller, or the lock never be taken in a handler. */
 static inline void spin_lock(struct spinlock *l)
 {
     uint32_t free = 0;
 
+    spin_debug_acquire(l);
     if (unlikely(!__atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE,
                                               __ATOMIC_RELAXED)))
         spin_lock_slow(l);
+    spin_debug_acquired(l);
 }
 static inline bool spin_trylock(struct spinlock *l)
 {
     uint32_t free = 0;
 
-    return __atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return false;
+    spin_debug_acquired(l);
+    return true;
 }
 static inline void spin_unlock(struct spinlock *l)
 {
+    spin_debug_release(l);
     __atomic_store_n((uint8_t *)&l->val, 0, __ATOMIC_RELEASE);
 }
 static inline bool spin_is_locked(const struct spinlock *l)

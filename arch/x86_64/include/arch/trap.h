@@ -13,6 +13,27 @@ struct trap_frame {
     uint64_t rip, cs, rflags, rsp, ss;
 };
 
+#define VECTOR_NMI       2
+#define VECTOR_IRQ_FIRST 32 /* below: exceptions */
+
+/* Fills the IDT, once, on the boot CPU. */
+void idt_init(void);
+/* Loads it; every CPU, after its GDT. */
+void idt_load(void);
+
+/*
+ * fn runs for `vector` (32..255) with interrupts masked; the dispatcher sends the EOI after it, so fn
+ * must not. NULL takes it out. Once, before the vector can come.
+ */
+void irq_register(unsigned vector, void (*fn)(struct trap_frame *f));
+/* `vector` is the APIC's spurious one: counted apart, never acknowledged. */
+void irq_register_spurious(unsigned vector);
+/* How to acknowledge, and to find out whether an unexpected vector came through the APIC (its bit in the
+ * ISR). NULL until the APIC is up: then no EOI is sent. */
+void irq_set_eoi(void (*eoi)(void), bool (*in_service)(unsigned vector));
+/* Spurious interrupts since start, all CPUs. */
+uint64_t trap_spurious(void);
+
 /* Accesses that may fault (fixup table): false if they did. Any context but NMI. */
 bool probe_read8(const volatile void *addr, uint64_t *value);
 bool probe_write8(volatile void *addr, uint64_t value);

@@ -1,0 +1,34 @@
+/*
+ * exit.h: ending the machine from inside the kernel, and what panic() does last.
+ *
+ * The usual way out is to return from kmain to the front door; this is for those who cannot return.
+ */
+#ifndef ARCH_EXIT_H
+#define ARCH_EXIT_H
+
+#include "lib/base.h"
+
+enum machine_end { MACHINE_HALT, MACHINE_REBOOT, MACHINE_POWEROFF };
+
+/* What ACPI's FADT and \_S5 say: PM1a and PM1b control ports (0 = none) and SLP_TYP values. Without
+ * them MACHINE_POWEROFF halts. */
+void machine_set_s5(uint16_t pm1a_cnt, uint16_t pm1b_cnt, uint8_t slp_typa, uint8_t slp_typb);
+/* What the FADT says about the reset register, if it is an I/O port; 0 = none. */
+void machine_set_reset(uint16_t port, uint8_t value);
+/* How machine_exit() ends the machine where there is no debug exit; MACHINE_HALT at first. */
+void machine_set_end(enum machine_end how);
+
+/* Ends the machine with an enum verdict (boot/boot_info.h): through isa-debug-exit under a hypervisor, else as
+ * machine_set_end() says. Any context. */
+void machine_exit(unsigned verdict) __noreturn;
+/* The three ways; each falls back to halting with interrupts off. */
+void machine_end(enum machine_end how) __noreturn;
+
+/* Called by panic() last, instead of machine_exit(); must not return. NULL = machine_exit(). */
+void panic_set_exit(void (*fn)(unsigned verdict));
+/* Called once, early in panic(): sends an NMI to all other CPUs, without waiting. Set by the SMP code. */
+void panic_set_stop_others(void (*fn)(void));
+/* True from the moment that a CPU has begun to panic. */
+bool panic_active(void);
+
+#endif
