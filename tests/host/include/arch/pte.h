@@ -1,0 +1,20 @@
+/*
+ * pte.h (host): the machine's header; every access to an entry goes through the simulation, which keeps the
+ * CPUs' translation caches and judges what is written.
+ */
+#ifndef SIM_ARCH_PTE_H
+#define SIM_ARCH_PTE_H
+
+#define pte_read  machine_pte_read
+#define pte_write machine_pte_write
+#define pte_cas   machine_pte_cas
+#include_next <arch/pte.h>
+#undef pte_read
+#undef pte_write
+#undef pte_cas
+
+pte_t pte_read(const pte_t *p);
+void pte_write(pte_t *p, pte_t v);
+bool pte_cas(pte_t *p, pte_t *expected, pte_t v);
+
+#endif

@@ -1,0 +1,408 @@
+/*
+ * sim_cpu.c: the CPUs of the simulated machine and who runs when.
+ *
+ * By schedule: one OS thread, each CPU a fiber. A CPU runs for a number of marked points and then a seeded choice
+ * says who is next. Three kinds of schedule, chosen by the seed: even chances with short or long turns, and
+ * priorities with few random changes (Burckhardt et al., "A Randomized Scheduler with Probabilistic
+ * Guarantees of Finding Bugs", 2010), which reaches interleavings that even chances hardly do.
+ * Free: a pthread per CPU; marked points only serve interrupts.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#define SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIM_ASAN 1
+#endif
+#endif
+#ifdef SIM_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#include "tests/host/sim/internal.h"
+
+#define STACK_SIZE         (256 * 1024)
+#define HANG_STEPS_DEFAULT 2000000
+
+struct sim_options sim_opt;
+struct sim_cpu sim_cpus[SIM_MAX_CPUS];
+struct sim_stats sim_stats;
+bool sim_running;
+uint32_t sim_fence_word;
+
+static struct sim_cpu boot_cpu = {.budget = INT64_MAX};
+__thread struct sim_cpu *sim_this = &boot_cpu;
+
+struct fiber {
+    void *sp;
+    char *stack;
+    bool done;
+    uint32_t idle; /* atomic; also for pthreads */
+    uint32_t priority;
+};
+static struct fiber fibers[SIM_MAX_CPUS];
+static void *main_sp;
+static unsigned running;       /* CPUs of this run */
+static unsigned remaining;     /* of them not done */
+static unsigned current;
+static bool abandoned;
+static void (*run_fn)(void *);
+static void *run_arg;
+
+static struct rng sched_rng;
+static uint32_t turn_mean;     /* marked points per turn; 0: by priority */
+static uint64_t steps, pauses; /* turns taken; turns since something but a pause happened */
+static void (*storm_fn)(void);
+static uint32_t storm_every;
+
+/* Saves the callee-saved registers on the old stack, and takes them from the new one. */
+void sim_fiber_switch(void **save_sp, void *load_sp);
+__asm__(".text\n"
+        ".globl sim_fiber_switch\n"
+        ".type sim_fiber_switch, @function\n"
+        "sim_fiber_switch:\n"
+        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq %rsi, %rsp\n"
+        "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
+        "    ret\n"
+        ".size sim_fiber_switch, . - sim_fiber_switch\n");
+
+#ifdef SIM_ASAN
+static const void *main_stack_bottom;
+static size_t main_stack_size;
+#endif
+
+/* From the running context (`save`) to CPU `to`, or to sim_run()'s caller (to == running). */
+static void switch_to(void **save, unsigned to, bool dying)
+{
+#ifdef SIM_ASAN
+    void *fake = NULL;
+    const void *bottom = to == running ? main_stack_bottom : fibers[to].stack;
+    size_t size = to == running ? main_stack_size : STACK_SIZE;
+
+    __sanitizer_start_switch_fiber(dying ? NULL : &fake, bottom, size);
+#else
+    (void)dying;
+#endif
+    sim_this = to == running ? &boot_cpu : &sim_cpus[to];
+    current = to;
+    sim_fiber_switch(save, to == running ? main_sp : fibers[to].sp);
+#ifdef SIM_ASAN
+    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+#endif
+}
+
+static int64_t next_turn(void)
+{
+    uint64_t mean = turn_mean ? turn_mean : 64;
+
+    return (int64_t)rng_below(&sched_rng, 2 * mean);
+}
+
+static unsigned pick_even(void)
+{
+    unsigned n = (unsigned)rng_below(&sched_rng, remaining);
+
+    for (unsigned i = 0; i < running; i++)
+        if (!fibers[i].done && n-- == 0)
+            return i;
+    return running;
+}
+
+static unsigned pick_highest(void)
+{
+    unsigned best = running;
+
+    for (unsigned i = 0; i < running; i++)
+        if (!fibers[i].done && (best == running || fibers[i].priority > fibers[best].priority))
+            best = i;
+    return best;
+}
+
+/* Ends this CPU's turn. relaxed: it cannot go on anyway, so it should not be picked again at once. */
+static void reschedule(struct sim_cpu *c, bool relaxed)
+{
+    unsigned to;
+
+    steps++;
+    if (relaxed) {
+        uint64_t limit = sim_opt.hang_steps ? sim_opt.hang_steps : HANG_STEPS_DEFAULT;
+
+        if (++pauses > limit)
+            sim_fail(SIM_HANG, "no CPU got anywhere for %lu turns", (unsigned long)limit);
+    } else {
+        pauses = 0;
+    }
+    if (turn_mean) {
+        to = pick_even();
+    } else {
+        if (relaxed)
+            fibers[c->id].priority = 0;
+        else if (rng_below(&sched_rng, 16) == 0)
+            fibers[c->id].priority = (uint32_t)rng_below(&sched_rng, 1u << 20);
+        /* All low ones take turns: whoever waits for one of them must get on. */
+        to = pick_highest();
+        if (fibers[to].priority == 0)
+            to = pick_even();
+    }
+    c->budget = next_turn();
+    if (to == c->id)
+        return;
+    sim_stats.switches++;
+    switch_to(&fibers[c->id].sp, to, false);
+}
+
+static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
+{
+    uint32_t held = c->locks_held;
+
+    c->irq_off = true;
+    c->irq_depth++;
+    c->locks_held = 0;
+    sim_stats.interrupts++;
+    fn(c);
+    if (c->locks_held)
+        sim_fail(SIM_CONTEXT, "an interrupt handler ended with %u locks held", c->locks_held);
+    c->locks_held = held;
+    c->irq_depth--;
+    c->irq_off = false;
+}
+
+static void storm_handler(struct sim_cpu *c)
+{
+    (void)c;
+    storm_fn();
+}
+
+void sim_point_slow(struct sim_cpu *c)
+{
+    if (c == &boot_cpu) {
+        c->budget = INT64_MAX;
+        return;
+    }
+    if (!c->irq_off) {
+        uint32_t p = __atomic_load_n(&c->pending, __ATOMIC_ACQUIRE);
+
+        if (p & SIM_PENDING_TLB)
+            sim_serve_tlb(c);
+        if (p & SIM_PENDING_CALL)
+            run_handler(c, sim_serve_calls);
+    }
+    if (c->budget >= 0)
+        return;
+    if (sim_opt.free_running) {
+        c->budget = INT32_MAX;
+        return;
+    }
+    if (storm_every && !c->irq_off && c->irq_depth == 0 &&
+        rng_below(&sched_rng, storm_every) < turn_mean)
+        run_handler(c, storm_handler);
+    reschedule(c, false);
+}
+
+void sim_relax(void)
+{
+    struct sim_cpu *c = sim_this;
+
+    if (c == &boot_cpu)
+        sim_fail(SIM_HANG, "the only CPU waits");
+    if (__atomic_load_n(&c->pending, __ATOMIC_RELAXED))
+        sim_point_slow(c);
+    if (sim_opt.free_running)
+        sched_yield();
+    else
+        reschedule(c, true);
+}
+
+void sim_irq_on(void)
+{
+    sim_this->irq_off = false;
+    sim_point();
+}
+
+void sim_irq_storm(void (*fn)(void), uint32_t every)
+{
+    storm_fn = fn;
+    storm_every = fn ? every : 0;
+}
+
+bool sim_cpu_idle(unsigned cpu)
+{
+    return __atomic_load_n(&fibers[cpu].idle, __ATOMIC_SEQ_CST) != 0;
+}
+
+void sim_kick(unsigned cpu, uint32_t what)
+{
+    __atomic_fetch_or(&sim_cpus[cpu].pending, what, __ATOMIC_SEQ_CST);
+}
+
+uint64_t sim_steps(void)
+{
+    return steps;
+}
+
+/* A CPU goes idle: from here on others serve its requests, what came before it serves itself. */
+static void go_idle(struct sim_cpu *c)
+{
+    c->irq_off = false;
+    __atomic_store_n(&fibers[c->id].idle, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&c->pending, __ATOMIC_SEQ_CST))
+        sim_point_slow(c);
+}
+
+static void fiber_main(void)
+{
+    struct sim_cpu *c;
+
+#ifdef SIM_ASAN
+    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+#endif
+    c = sim_this;
+    run_fn(run_arg);
+    c = &sim_cpus[current];
+    if (c->locks_held)
+        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
+    go_idle(c);
+    fibers[c->id].done = true;
+    remaining--;
+    switch_to(&fibers[c->id].sp, remaining ? pick_even() : running, true);
+    abort(); /* nobody switches to a finished CPU */
+}
+
+static void fiber_make(unsigned cpu)
+{
+    struct fiber *f = &fibers[cpu];
+    uintptr_t *sp;
+
+    if (!f->stack) {
+        char *map = mmap(NULL, STACK_SIZE + PAGE_SIZE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (map == MAP_FAILED || mprotect(map, PAGE_SIZE, PROT_NONE) != 0) {
+            perror("stack of a simulated CPU");
+            exit(2);
+        }
+        f->stack = map + PAGE_SIZE;
+    }
+#ifdef SIM_ASAN
+    /* A run that was abandoned left its frames' marks. */
+    __asan_unpoison_memory_region(f->stack, STACK_SIZE);
+#endif
+    sp = (uintptr_t *)(f->stack + STACK_SIZE) - 1;
+    *sp-- = 0; /* return address of fiber_main, for alignment and backtraces */
+    *sp = (uintptr_t)fiber_main;
+    sp -= 6;
+    memset(sp, 0, 6 * sizeof(*sp));
+    f->sp = sp;
+    f->done = false;
+    f->idle = 0;
+    f->priority = 1 + (uint32_t)rng_below(&sched_rng, 1u << 20);
+    sim_cpus[cpu].budget = next_turn();
+}
+
+void sim_leave_run(void)
+{
+    void *gone;
+
+    abandoned = true;
+    switch_to(&gone, running, true);
+    abort();
+}
+
+static void run_by_schedule(unsigned n)
+{
+    static const uint32_t turns[] = {2, 8, 40, 0};
+
+#ifdef SIM_ASAN
+    pthread_attr_t attr;
+    void *bottom;
+
+    pthread_getattr_np(pthread_self(), &attr);
+    pthread_attr_getstack(&attr, &bottom, &main_stack_size);
+    pthread_attr_destroy(&attr);
+    main_stack_bottom = bottom;
+#endif
+    turn_mean = turns[rng_below(&sched_rng, ARRAY_SIZE(turns))];
+    pauses = 0;
+    remaining = n;
+    for (unsigned i = 0; i < n; i++)
+        fiber_make(i);
+    sim_stats.schedules++;
+    switch_to(&main_sp, pick_even(), false);
+    for (unsigned i = 0; i < n; i++)
+        fibers[i].idle = 1;
+}
+
+static void *thread_main(void *arg)
+{
+    struct sim_cpu *c = arg;
+
+    sim_this = c;
+    c->budget = INT32_MAX;
+    run_fn(run_arg);
+    if (c->locks_held)
+        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
+    go_idle(c);
+    return NULL;
+}
+
+static void run_free(unsigned n)
+{
+    pthread_t threads[SIM_MAX_CPUS];
+
+    for (unsigned i = 0; i < n; i++)
+        fibers[i].idle = 0;
+    for (unsigned i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, thread_main, &sim_cpus[i]) != 0) {
+            perror("thread of a simulated CPU");
+            exit(2);
+        }
+    for (unsigned i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    sim_stats.schedules++;
+}
+
+bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
+{
+    if (n > sim_opt.cpus || sim_running || sim_failure() != SIM_OK)
+        return false;
+    run_fn = fn;
+    run_arg = arg;
+    running = n;
+    sim_running = true;
+    if (sim_opt.free_running)
+        run_free(n);
+    else
+        run_by_schedule(n);
+    sim_running = false;
+    return sim_failure() == SIM_OK && !abandoned;
+}
+
+bool sim_do(void (*fn)(void *arg), void *arg)
+{
+    return sim_run(1, fn, arg);
+}
+
+void sim_cpu_reset(void)
+{
+    rng_seed(&sched_rng, sim_opt.seed);
+    abandoned = false;
+    steps = pauses = 0;
+    storm_every = 0;
+    for (unsigned i = 0; i < SIM_MAX_CPUS; i++) {
+        uintptr_t offset = sim_cpus[i].percpu_offset;
+
+        sim_cpus[i] = (struct sim_cpu){.id = i, .percpu_offset = offset};
+        fibers[i].idle = 1;
+        fibers[i].done = true;
+    }
+    boot_cpu = (struct sim_cpu){.budget = INT64_MAX, .percpu_offset = sim_cpus[0].percpu_offset};
+}
