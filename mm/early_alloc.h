@@ -18,5 +18,7 @@ void early_init(struct mem_range *map, size_t count, size_t cap);
 phys_addr_t early_alloc(size_t size, size_t align, phys_addr_t max);
 /* The map as it is now; taken parts are MEM_LOADER. */
 const struct mem_range *early_map(size_t *count);
+/* No early_alloc() from here on (asserted); page_alloc_init() calls it. The map can still be read. */
+void early_close(void);
 
 #endif

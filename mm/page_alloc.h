@@ -20,7 +20,15 @@ void page_alloc_init(const struct mem_range *map, size_t count, bool use_boot_se
 /* Prepares the lists of CPU `cpu`, on that CPU or before it runs. CPU 0 is done by page_alloc_init. */
 err_t page_alloc_cpu_init(unsigned cpu);
 
-/* 2^order contiguous pages, aligned to their size. NULL when there are none. */
+/* The node whose memory CPU `cpu` prefers (0 until told). While that CPU does not allocate. */
+void page_alloc_set_home(unsigned cpu, unsigned node);
+
+/*
+ * 2^order contiguous pages, aligned to their size. NULL when there are none: pages in other CPUs' lists
+ * (at most 1/16 of memory, or 16 a CPU if that is more) are asked back, but not waited for.
+ * Freeing twice, a page inside of a block, with another order than it was allocated with, or (debug
+ * builds) a page that is still mapped is reported, counted, and changes nothing.
+ */
 struct page *alloc_pages(unsigned order);
 void free_pages(struct page *page, unsigned order);
 struct page *alloc_page(void);
@@ -41,7 +49,11 @@ struct page *alloc_page_zeroed(void);
 /* Pages under management and pages free now (per-CPU lists included; exact when nobody allocates). */
 uint64_t page_total(void);
 uint64_t page_free_count(void);
+/* Highest node with memory, plus 1. */
 unsigned page_nodes(void);
+/* Frees that were refused, and free pages found damaged (debug builds), since page_alloc_init(). */
+uint64_t page_bad_frees(void);
+uint64_t page_damaged(void);
 /* Gives the per-CPU lists of this CPU back to the buddy lists. */
 void page_drain_local(void);
 
