@@ -43,8 +43,8 @@ static inline void irq_disable(void)
     __asm__ volatile("cli" ::: "memory");
 }
 /* Halts until an interrupt. Call with interrupts masked after a last check of the wake-up
- * condition: STI takes effect after HLT has begun (SDM 2B, STI), so no wake-up is lost. Returns with
- * interrupts masked again. Counts as idle for the TLB code: see arch/tlb.h. */
+ * condition: STI takes effect after HLT has begun (SDM 2B, STI), so no wake-up is lost. Returns
+ * with interrupts masked again. Counts as idle for the TLB code: see arch/tlb.h. */
 void cpu_idle_wait(void);
 
 static inline void cpuid(uint32_t leaf, uint32_t sub, uint32_t *a, uint32_t *b, uint32_t *c,
@@ -143,18 +143,21 @@ struct cpu_features {
         tsc_deadline, hybrid, aperfmperf, emulated; /* emulated: known to be TCG */
 };
 extern struct cpu_features cpu_features;
-/* Reads CPUID on the boot CPU, once, before anything that asks. */
+/* Reads CPUID on the boot CPU, once, before anything that asks; after idt_load(). */
 void cpu_detect(void);
 /* Sets CR0.WP, CR4, EFER.NXE, PAT, clears what firmware left (CR4.PCIDE, TSC-deadline, debug
  * registers); every CPU calls it before it loads tables with NX bits. Later CPUs must end with the
  * boot CPU's values; mismatches are printed. */
 void cpu_init_this(void);
+/* Changes this CPU's PAT the safe way; interrupts masked. No effect without PAT. */
+void cpu_set_pat(uint64_t pat);
 /* CR0, CR4, EFER, PAT as this CPU has them now, for the consistency check of case K15. */
 struct cpu_state {
     uint64_t cr0, cr3, cr4, efer, pat, mtrr_def;
 };
 void cpu_read_state(struct cpu_state *s);
-/* True if this CPU has the boot CPU's CR0, CR4, EFER, PAT and MTRR default; else prints what differs. */
+/* True if this CPU has the boot CPU's CR0, CR4, EFER, PAT and MTRR default; else prints what
+ * differs. */
 bool cpu_check_state(void);
 
 #endif

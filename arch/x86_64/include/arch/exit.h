@@ -8,25 +8,30 @@
 
 #include "lib/base.h"
 
-enum machine_end { MACHINE_HALT, MACHINE_REBOOT, MACHINE_POWEROFF };
+enum kernel_end { KERNEL_END_HALT, KERNEL_END_REBOOT, KERNEL_END_POWEROFF };
 
 /* What ACPI's FADT and \_S5 say: PM1a and PM1b control ports (0 = none) and SLP_TYP values. Without
- * them MACHINE_POWEROFF halts. */
+ * them KERNEL_END_POWEROFF halts. */
 void machine_set_s5(uint16_t pm1a_cnt, uint16_t pm1b_cnt, uint8_t slp_typa, uint8_t slp_typb);
 /* What the FADT says about the reset register, if it is an I/O port; 0 = none. */
 void machine_set_reset(uint16_t port, uint8_t value);
-/* How machine_exit() ends the machine where there is no debug exit; MACHINE_HALT at first. */
-void machine_set_end(enum machine_end how);
+/* How kernel_exit() ends the machine where there is no debug exit; KERNEL_END_HALT at first. */
+void kernel_set_end(enum kernel_end how);
 
-/* Ends the machine with an enum verdict (boot/boot_info.h): through isa-debug-exit under a hypervisor, else as
- * machine_set_end() says. Any context. */
-void machine_exit(unsigned verdict) __noreturn;
+/* Two verdicts that arise here; the values are those of enum verdict (boot/boot_info.h). */
+#define EXIT_ERROR 0x13
+#define EXIT_PANIC 0x14
+
+/* Ends the machine with an enum verdict (boot/boot_info.h): through isa-debug-exit under a
+ * hypervisor, else as kernel_set_end() says. Any context. */
+void kernel_exit(unsigned verdict) __noreturn;
 /* The three ways; each falls back to halting with interrupts off. */
-void machine_end(enum machine_end how) __noreturn;
+void kernel_end(enum kernel_end how) __noreturn;
 
-/* Called by panic() last, instead of machine_exit(); must not return. NULL = machine_exit(). */
+/* Called by panic() last, instead of kernel_exit(); must not return. NULL = kernel_exit(). */
 void panic_set_exit(void (*fn)(unsigned verdict));
-/* Called once, early in panic(): sends an NMI to all other CPUs, without waiting. Set by the SMP code. */
+/* Called once, early in panic(): sends an NMI to all other CPUs, without waiting. Set by the SMP
+ * code. */
 void panic_set_stop_others(void (*fn)(void));
 /* True from the moment that a CPU has begun to panic. */
 bool panic_active(void);

@@ -23,7 +23,7 @@ enum serial_state {
 
 struct serial_port {
     /* constant after serial_add() */
-    uint64_t base; /* I/O port or physical address */
+    uint64_t base;  /* I/O port or physical address */
     uint32_t clock; /* Hz */
     uint32_t baud;  /* 0: the firmware's divisor is kept */
     uint8_t stride; /* bytes from register to register */
@@ -33,6 +33,7 @@ struct serial_port {
     volatile uint8_t *regs; /* mapping, MMIO only */
     uint8_t state;          /* enum serial_state */
     bool fifo;
+    bool fresh;       /* found, and not yet sent what was logged before */
     uint8_t credit;   /* characters that fit without another look at LSR */
     uint8_t timeouts; /* so far */
     uint16_t divisor; /* in use */
@@ -41,14 +42,15 @@ struct serial_port {
 
 extern struct serial_port serial_ports[SERIAL_PORTS_MAX];
 
-/* Takes a free slot for a port with the settings in *p, probes it unless it needs a mapping. A second
- * port of the same base changes nothing. Returns it, or NULL if there are too many. */
+/* Takes a free slot for a port with the settings in *p, probes it unless it needs a mapping. A
+ * second port of the same base changes nothing. Returns it, or NULL if there are too many. */
 struct serial_port *serial_add(const struct serial_port *p);
 /* Gives an MMIO port its registers and probes it. */
 void serial_map(struct serial_port *p, volatile void *regs);
 /* Sends n characters, LF as CR LF. Returns at once if the port is not on. */
 void serial_write(struct serial_port *p, const char *s, size_t n);
-/* Waits until the last character has left the UART, at most about 0.2 s. Before the machine ends. */
+/* Waits until the last character has left the UART, at most about 0.2 s. Before the machine ends.
+ */
 void serial_drain(void);
 /* "com1 io=0x3f8 baud=115200 fifo=16": what is known of p. */
 void serial_describe(const struct serial_port *p, char *buf, size_t size);

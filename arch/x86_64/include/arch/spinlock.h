@@ -1,7 +1,7 @@
 /*
  * spinlock.h: the spinlock. Uncontended: one compare-and-swap; contended: test-and-set with PAUSE
- * under a hypervisor (a fair queue collapses when the next in line is not running), a queue of per-CPU
- * nodes on bare metal (MCS; Mellor-Crummey and Scott 1991).
+ * under a hypervisor (a fair queue collapses when the next in line is not running), a queue of
+ * per-CPU nodes on bare metal (MCS; Mellor-Crummey and Scott 1991).
  *
  * Waiting answers TLB requests (tlb_poll), so a shootdown never waits for a CPU that waits for a
  * lock with interrupts masked. Not recursive. Not for NMI, except spin_trylock.
@@ -18,12 +18,15 @@ struct lock_class {
 };
 
 struct spinlock {
-    uint32_t val; /* byte 0: locked; bits 16-31: queue tail, CPU + 1 and nesting */
+    uint32_t val;   /* byte 0: locked; bits 16-31: queue tail, CPU + 1 and nesting */
     uint32_t owner; /* CPU + 1 while held; debug builds */
     struct lock_class *class;
 };
 
-#define SPINLOCK_INIT(c) {.val = 0, .owner = 0, .class = (c)}
+#define SPINLOCK_INIT(c)                                                                           \
+    {                                                                                              \
+        .val = 0, .owner = 0, .class = (c)                                                         \
+    }
 
 static inline void spin_init(struct spinlock *l, struct lock_class *class)
 {
@@ -72,8 +75,7 @@ static inline bool spin_trylock(struct spinlock *l)
 {
     uint32_t free = 0;
 
-    if (!__atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return false;
     spin_debug_acquired(l);
     return true;

@@ -1,5 +1,6 @@
 /*
- * trap.h: exceptions and interrupts: what a handler is told, and how tests provoke faults on purpose.
+ * trap.h: exceptions and interrupts: what a handler is told, and how tests provoke faults on
+ * purpose.
  */
 #ifndef ARCH_TRAP_H
 #define ARCH_TRAP_H
@@ -22,14 +23,14 @@ void idt_init(void);
 void idt_load(void);
 
 /*
- * fn runs for `vector` (32..255) with interrupts masked; the dispatcher sends the EOI after it, so fn
- * must not. NULL takes it out. Once, before the vector can come.
+ * fn runs for `vector` (32..255) with interrupts masked; the dispatcher sends the EOI after it, so
+ * fn must not. NULL takes it out. Once, before the vector can come.
  */
 void irq_register(unsigned vector, void (*fn)(struct trap_frame *f));
 /* `vector` is the APIC's spurious one: counted apart, never acknowledged. */
 void irq_register_spurious(unsigned vector);
-/* How to acknowledge, and to find out whether an unexpected vector came through the APIC (its bit in the
- * ISR). NULL until the APIC is up: then no EOI is sent. */
+/* How to acknowledge, and to find out whether an unexpected vector came through the APIC (its bit
+ * in the ISR). NULL until the APIC is up: then no EOI is sent. */
 void irq_set_eoi(void (*eoi)(void), bool (*in_service)(unsigned vector));
 /* Spurious interrupts since start, all CPUs. */
 uint64_t trap_spurious(void);
@@ -45,7 +46,8 @@ struct fault_info {
 };
 void probe_last_fault(struct fault_info *f);
 
-/* Called for a fault in the vmap range before the panic, to say what the address is (mm sets it). */
+/* Called for a fault in the vmap range before the panic, to say what the address is (mm sets it).
+ */
 extern void (*trap_describe_address)(uintptr_t addr);
 /* Name of what this CPU is running, printed with every exception (the test runner sets it). */
 void trap_set_task_name(const char *name);
@@ -57,6 +59,10 @@ uint64_t trap_unexpected(void);
 /* Interrupts taken by this CPU; a timed sample during which it moved is not a clean one. */
 uint64_t trap_irq_count(void);
 
+/* What the innermost interrupt handler of this CPU has interrupted; NULL outside handlers. */
+const struct trap_frame *trap_irq_frame(void);
+
+/* Prints the call chain by frame pointers, each with its symbol. Any context. */
 void backtrace_print(uintptr_t rip, uintptr_t rbp);
 
 #endif

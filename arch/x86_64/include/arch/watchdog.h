@@ -1,6 +1,6 @@
 /*
- * watchdog.h: finds CPUs that have work but make no progress, has them say where they are, and ends the
- * run instead of hanging.
+ * watchdog.h: finds CPUs that have work but make no progress, has them say where they are, and ends
+ * the run instead of hanging.
  *
  * Option: watchdog=seconds (0 = off).
  */
@@ -21,13 +21,13 @@ static inline void watchdog_touch(void)
 void watchdog_set_busy(bool busy);
 
 /*
- * Looks at all CPUs; from a periodic timer on the boot CPU, at least once a second. A busy CPU whose
- * progress has not moved for the limit gets an NMI and prints its state; after twice the limit every
- * busy CPU does, and the run ends.
+ * Looks at all CPUs; from a periodic timer on the boot CPU, at least once a second. A busy CPU
+ * whose progress has not moved for the limit gets an NMI and prints its state; after twice the
+ * limit every busy CPU does, and the run ends.
  */
 void watchdog_check(void);
-/* Called to end the run, in interrupt context; must not return. NULL: prints "RESULT: ERROR …" and ends the
- * machine with VERDICT_ERROR. */
+/* Called to end the run, in interrupt context; must not return. NULL: prints "RESULT: ERROR …" and
+ * ends the machine with VERDICT_ERROR. */
 void watchdog_set_end(void (*fn)(unsigned cpu));
 /* Called in NMI context for one more line about the CPU, e.g. TLB requests it has not answered. */
 void watchdog_set_describe(void (*fn)(unsigned cpu));
