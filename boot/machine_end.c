@@ -71,10 +71,16 @@ static bool under_hypervisor(void)
     return c >> 31;
 }
 
+void machine_end_debug(uint32_t verdict)
+{
+    if (under_hypervisor())
+        port_out32(DEBUG_EXIT_PORT, verdict);
+}
+
 void machine_end(uint32_t verdict, enum machine_exit how, const struct machine_ops *ops)
 {
     if (how == MACHINE_EXIT_AUTO && under_hypervisor()) {
-        port_out32(DEBUG_EXIT_PORT, verdict);
+        machine_end_debug(verdict);
         how = MACHINE_EXIT_POWEROFF;
     }
     if (how == MACHINE_EXIT_POWEROFF && ops->poweroff)
