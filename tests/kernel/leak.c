@@ -1,0 +1,86 @@
+/*
+ * leak.c: after each test everything must be back: addresses, areas and lazy pages exactly, frames within a
+ * stated bound (per-CPU caches of objects may hold a few), no bad free that the test has not announced, and
+ * every structure sound.
+ *
+ * The baseline is that of the run, not of the test, so that small leaks add up until they are seen. Boot CPU
+ * only, all others idle.
+ */
+#include "mm/cache.h"
+#include "mm/page_alloc.h"
+#include "mm/vmalloc.h"
+#include "mm/vmap.h"
+#include "tests/kernel/runner.h"
+#include <arch/smp.h>
+
+/* Frames that may stay with caches: some for the machine, and a few for each CPU. */
+#define LEAK_PAGES         64
+#define LEAK_PAGES_PER_CPU 4
+
+static struct vmap_counters base;
+static uint64_t expected_bad_frees;
+
+static void quiesce_cpu(void *arg)
+{
+    (void)arg;
+    vmap_quiesce();
+    cache_shrink_all();
+    page_drain_local();
+}
+
+void kt_quiesce(void)
+{
+    kt_on_all(quiesce_cpu, NULL);
+    /* What the others gave back may have ended in structures that only now are empty. */
+    quiesce_cpu(NULL);
+}
+
+void leak_baseline(void)
+{
+    kt_quiesce();
+    vmap_read_counters(&base);
+    expected_bad_frees = 0;
+}
+
+void kt_expect_bad_frees(uint64_t n)
+{
+    expected_bad_frees += n;
+}
+
+static void compare(const struct vmap_counters *now)
+{
+    uint64_t bound = LEAK_PAGES + LEAK_PAGES_PER_CPU * (uint64_t)smp_cpus();
+
+    if (now->free_pages + bound < base.free_pages)
+        KT_FAIL("leak: %lu free pages, %lu before, %lu may stay with caches",
+                (unsigned long)now->free_pages, (unsigned long)base.free_pages,
+                (unsigned long)bound);
+    if (now->va_used != base.va_used)
+        KT_FAIL("leak: va_used=%lu, before %lu", (unsigned long)now->va_used,
+                (unsigned long)base.va_used);
+    if (now->vmap_areas != base.vmap_areas)
+        KT_FAIL("leak: vmap_areas=%lu, before %lu", (unsigned long)now->vmap_areas,
+                (unsigned long)base.vmap_areas);
+    if (now->lazy_pages != 0)
+        KT_FAIL("leak: lazy_pages=%lu after everything was purged",
+                (unsigned long)now->lazy_pages);
+    if (now->bad_free - base.bad_free != expected_bad_frees)
+        KT_FAIL("bad_free rose by %lu, expected %lu",
+                (unsigned long)(now->bad_free - base.bad_free),
+                (unsigned long)expected_bad_frees);
+}
+
+void leak_check(void)
+{
+    struct vmap_counters now;
+
+    kt_quiesce();
+    vmap_read_counters(&now);
+    compare(&now);
+    if (!kt_selfcheck())
+        KT_FAIL("selfcheck: see the lines above");
+    base.bad_free = now.bad_free;
+    expected_bad_frees = 0;
+    if (kt_failed())
+        base = now;
+}

@@ -1,0 +1,99 @@
+/*
+ * runner.h: what the parts of the test runner share: selection (select.c), the run itself (runner.c),
+ * measured tasks (bench.c), leak checks (leak.c), heartbeat and watchdog (heartbeat.c), and the lines and
+ * the table (report.c). Tests include ktest.h only.
+ */
+#ifndef TESTS_KERNEL_RUNNER_H
+#define TESTS_KERNEL_RUNNER_H
+
+#include "lib/ktap.h"
+#include "tests/kernel/ktest.h"
+
+enum kt_profile { PROFILE_SMOKE, PROFILE_QUICK, PROFILE_FULL };
+enum kt_counters { COUNTERS_END, COUNTERS_EACH };
+
+/* The options; constant once the run has begun. */
+struct kt_options {
+    unsigned profile, counters;
+    uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, nr_pages, nr_pcpu_objects;
+    bool use_huge, sequential;
+};
+extern struct kt_options kt_options;
+
+/* What the run goes through. */
+#define KT_TESTS_MAX   256
+#define KT_DESIGNS_MAX 8
+struct kt_selection {
+    const struct ktest *test[KT_TESTS_MAX];
+    unsigned tests;
+    unsigned design[KT_DESIGNS_MAX]; /* enum vmap_design */
+    unsigned designs;
+};
+extern struct kt_selection kt_selection;
+
+/* How a test ended. Written under its lock from any CPU, read by the boot CPU when the test is over. */
+struct kt_outcome {
+    uint32_t lock; /* 0 free, 1 somebody writes `why` */
+    uint32_t failed, skipped;
+    char why[240];
+};
+
+/* runner.c; the kernel's start calls these two (boot/kmain.h). */
+uint32_t tests_main(void);
+bool tests_validate_options(char *msg, size_t n);
+/* The test that `cpu`'s failures belong to; NULL: that of the whole machine. */
+void kt_set_outcome(struct kt_outcome *global);
+void kt_set_cpu_outcome(struct kt_outcome *mine);
+const char *kt_design_name(void);
+/* Workers of a bench and how many run at once. */
+unsigned kt_workers(const struct kbench *b);
+/* Memory for the runner itself: whole pages of the direct map, zeroed, so that it is no user of what is
+ * being tested. NULL: out of memory. */
+void *kt_pages_alloc(size_t bytes);
+void kt_pages_free(void *p, size_t bytes);
+
+/* leak.c */
+/* The state that the following tests are compared with. */
+void leak_baseline(void);
+/* Everything back? Otherwise the running test fails and the present state is the new baseline. */
+void leak_check(void);
+
+/* heartbeat.c */
+void heartbeat_start(void);
+void heartbeat_stop(void);
+void heartbeat_test(const char *name); /* NULL: between tests */
+
+/* bench.c */
+struct bench_figures {
+    uint64_t n, min, p50, p90, p99, p999, max, mean, dropped;
+    const char *op;
+};
+#define BENCH_OPS 3 /* the operation, alloc, free */
+struct bench_result {
+    struct bench_figures op[BENCH_OPS];
+    unsigned ops;
+    unsigned cpus, workers;
+    uint64_t ops_per_s;
+    uint64_t passed, failed, xfailed, repeat, loops, avg_usec;
+    uint64_t population, population_linux; /* 0: not said */
+};
+/* Runs one bench, or the family in each worker's own order, and fills the results. */
+void bench_run(const struct ktest *t, struct bench_result *out);
+void bench_run_shuffled(const struct ktest *const *tests, unsigned n, struct kt_outcome *outcomes,
+                        struct bench_result *out);
+unsigned bench_percent(void);
+/* Cycles that each worker spent in untimed passes since bench_reset(). */
+bool bench_reset(void);
+uint64_t bench_worker_cycles(unsigned worker);
+unsigned bench_workers_seen(void);
+
+/* report.c */
+bool report_init(unsigned rows);
+void report_bench(const struct ktest *t, const struct bench_result *r);
+void report_counters(void);
+void report_workers(void);
+/* Remembers the verdict for the table. */
+void report_verdict(const struct ktest *t, enum ktap_status s, const struct bench_result *r);
+void report_table(void);
+
+#endif
