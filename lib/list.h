@@ -11,6 +11,7 @@ struct list_head {
 };
 
 #define LIST_HEAD_INIT(name) {&(name), &(name)}
+#define LIST_HEAD(name)      struct list_head name = LIST_HEAD_INIT(name)
 
 static inline void list_init(struct list_head *h)
 {

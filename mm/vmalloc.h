@@ -73,8 +73,8 @@ size_t vread_iter(struct vread_sink *to, const void *addr, size_t n);
 /* Sizes up to KMALLOC_MAX from object caches, else vmalloc. */
 void *kvmalloc(size_t size);
 void kvfree(const void *p);
-/* Frees p later, on this CPU, outside of any interrupt handler (at the next call from task context, when a
- * batch is full, or in vm_unmap_aliases). The object's contents stay until then. */
+/* Frees p later, on this CPU and in task context: when 64 wait, at the next vmalloc or vfree here, or in
+ * vm_unmap_aliases. p stays mapped until then; its first 8 bytes are overwritten. Cannot fail. */
 void kvfree_deferred(const void *p);
 
 /* One line: what addr is. Any context that may print; takes locks only by trying. */

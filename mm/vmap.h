@@ -13,7 +13,7 @@ enum vmap_index_kind { INDEX_TABLE, INDEX_TREE };
 /* All that distinguishes the designs; constant between vmap_init() and vmap_exit(). 0 = auto. */
 struct vmap_config {
     unsigned design;      /* enum vmap_design: only names the preset */
-    uint64_t range_size;  /* bytes of addresses, multiple of 1 GiB */
+    uint64_t range_size;  /* bytes of addresses, multiple of 2 MiB */
     unsigned nodes;
     uint64_t lazy_max;    /* pages */
     bool pools;
@@ -21,6 +21,8 @@ struct vmap_config {
 extern struct vmap_config vmap_config;       /* in force */
 extern const char *const vmap_design_names[]; /* "2010", …, NULL */
 
+/* Value of the option design=, enum vmap_design. */
+unsigned vmap_design_wanted(void);
 /* Fills c with a design's preset and the options given on the command line. False and a line in msg if the
  * combination is refused or the design is not built in. */
 bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t msg_size);
@@ -35,7 +37,8 @@ err_t vmap_cpu_init(unsigned cpu);
 /* The values of the `# counter` line. */
 struct vmap_counters {
     uint64_t free_pages, pt_pages, va_used /* bytes */, lazy_pages, lazy_limit, purges, tlb_full,
-        tlb_range, tlb_ipis, vmap_areas, vmap_blocks, alloc_fail, bad_free, lock_contended;
+        tlb_range, tlb_ipis, vmap_areas, vmap_blocks, alloc_fail, bad_free, lock_contended, pool_hit,
+        pool_miss;
 };
 void vmap_read_counters(struct vmap_counters *c);
 /* Calls fn with each counter's name and value, in the order of the line. */

@@ -47,6 +47,11 @@ static inline void pte_write(pte_t *p, pte_t v)
 {
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
+/* Puts v in place of *expected; false, and *expected = what is there, if something else is. */
+static inline bool pte_cas(pte_t *p, pte_t *expected, pte_t v)
+{
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
 static inline bool pte_present(pte_t v)
 {
     return v & PTE_P;

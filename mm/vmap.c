@@ -1,0 +1,212 @@
+/*
+ * vmap.c: the allocator as a whole: configuration, start, stop, and the state for leak checks.
+ *
+ * Boot CPU, the others idle or inside nothing of mm/.
+ */
+#include "mm/vmap.h"
+
+#include "lib/options.h"
+#include "lib/printf.h"
+#include "lib/string.h"
+#include "mm/cache.h"
+#include "mm/page_alloc.h"
+#include "mm/ptmap.h"
+#include "mm/vmap_internal.h"
+#include <arch/atomic.h>
+#include <arch/smp.h>
+
+struct vmap_config vmap_config;
+
+const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
+static const char *const pools_names[] = {"off", "on", NULL};
+
+/* What the command line says; 0 or not given: the design's preset. */
+static struct {
+    uint64_t range, nodes, lazy;
+    unsigned pools;
+    bool pools_given;
+} wanted;
+
+static bool parse_auto(const char *value, void *target)
+{
+    uint64_t v = 0;
+
+    if (strcmp(value, "auto") != 0) {
+        for (; *value >= '0' && *value <= '9'; value++)
+            v = v * 10 + (uint64_t)(*value - '0');
+        if (*value || v == 0 || v > BIT(40))
+            return false;
+    }
+    *(uint64_t *)target = v;
+    return true;
+}
+
+static unsigned wanted_design = DESIGN_2024;
+
+OPTION_ENUM(design, "design", wanted_design, vmap_design_names, "design of the allocator");
+OPTION_UINT(vmalloc, "vmalloc", wanted.range, 16 * SZ_1M, VMAP_SIZE_MAX,
+            "size of the vmap range in bytes (16M to 32T, multiple of 2M)");
+OPTION_ENTRY_(nodes, .key = "nodes", .type = OPT_STRING, .value = &wanted.nodes,
+              .custom = parse_auto, .help = "nodes of the 2024 design: 1 to 128, or auto");
+OPTION_ENTRY_(lazy, .key = "lazy", .type = OPT_STRING, .value = &wanted.lazy,
+              .custom = parse_auto, .help = "pages that may wait for a purge, or auto");
+OPTION_ENTRY_(pools, .key = "pools", .type = OPT_ENUM, .value = &wanted.pools,
+              .choices = pools_names, .given = &wanted.pools_given,
+              .help = "size pools of the 2024 design: on or off");
+
+unsigned vmap_design_wanted(void)
+{
+    return wanted_design;
+}
+
+bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t msg_size)
+{
+    uint64_t range = wanted.range ? wanted.range : VMAP_SIZE_MAX;
+
+    *c = (struct vmap_config){.design = design, .range_size = range, .pools = true};
+    if (design != DESIGN_2024) {
+        ksnprintf(msg, msg_size, "design '%s' is not built in; there is: 2024",
+                  design < ARRAY_SIZE(vmap_design_names) - 1 ? vmap_design_names[design] : "?");
+        return false;
+    }
+    if (!IS_ALIGNED(range, BLOCK_SIZE)) {
+        ksnprintf(msg, msg_size, "vmalloc= must be a multiple of 2M");
+        return false;
+    }
+    if (wanted.nodes > VMAP_NODES_MAX) {
+        ksnprintf(msg, msg_size, "nodes= must be at most %u", VMAP_NODES_MAX);
+        return false;
+    }
+    c->nodes = (unsigned)wanted.nodes;
+    if (!c->nodes)
+        c->nodes = MIN(smp_cpus_possible(), (unsigned)VMAP_NODES_MAX);
+    c->lazy_max = wanted.lazy;
+    if (wanted.pools_given)
+        c->pools = wanted.pools;
+    return true;
+}
+
+/* Areas that outlive one allocator: stacks and MMIO of the kernel itself. */
+static LIST_HEAD(permanent);
+
+static err_t adopt_permanent(void)
+{
+    while (!list_empty(&permanent)) {
+        struct vm_area *a = list_first_entry(&permanent, struct vm_area, list);
+        err_t err = area_space_take_at(a, a->start, a->end);
+
+        if (err != OK) {
+            kprintf("# vmap: vmalloc= leaves no room for the kernel's own area at %p\n",
+                    (void *)a->start);
+            return err;
+        }
+        list_del(&a->list);
+        node_busy_insert(a);
+    }
+    return OK;
+}
+
+err_t vmap_init(const struct vmap_config *c)
+{
+    unsigned cpu;
+    err_t err;
+
+    vmap_config = *c;
+    vmap_start = VMAP_BASE;
+    vmap_end = VMAP_BASE + c->range_size;
+    ptmap_init();
+    purge_init();
+    err = area_space_init(vmap_start, c->range_size);
+    if (err != OK)
+        return err;
+    err = node_init(c->nodes, c->pools);
+    if (err != OK)
+        goto err_space;
+    err = index_init();
+    if (err != OK)
+        goto err_node;
+    err = block_init();
+    if (err == OK)
+        err = adopt_permanent();
+    if (err != OK)
+        goto err_index;
+    for_each_cpu(cpu)
+        vmap_cpu_init(cpu);
+    STORE_RELEASE(vmap_up, 1);
+    return OK;
+
+err_index:
+    index_exit();
+err_node:
+    node_take_permanent(&permanent);
+    node_exit();
+err_space:
+    area_space_exit();
+    return err;
+}
+
+err_t vmap_cpu_init(unsigned cpu)
+{
+    return block_cpu_init(cpu);
+}
+
+void vmap_quiesce(void)
+{
+    if (!READ_ONCE(vmap_up))
+        return;
+    kvfree_drain();
+    purge_everything();
+    purge_everything(); /* blocks freed by the first one */
+    vm_unmap_aliases();
+    purge_reclaim_tables();
+    cache_shrink_all();
+    page_drain_local();
+}
+
+/* Only permanent areas may be left: everything else must be back in the tree. */
+static bool all_given_back(void)
+{
+    struct node_sums sums;
+    struct list_head live;
+    struct vm_area *a;
+    uint64_t kept = 0, count = 0;
+    bool ok = node_check(&sums);
+
+    list_init(&live);
+    node_take_permanent(&live);
+    list_for_each_entry(a, &live, list)
+    {
+        kept += a->end - a->start;
+        count++;
+    }
+    list_splice_tail_init(&live, &permanent);
+    if (sums.busy_areas != count || sums.lazy_bytes || sums.pool_bytes) {
+        kprintf("# leak: %lu areas, %lu lazy bytes, %lu pooled bytes at exit\n",
+                (unsigned long)(sums.busy_areas - count), (unsigned long)sums.lazy_bytes,
+                (unsigned long)sums.pool_bytes);
+        ok = false;
+    }
+    if (area_space_free() + kept != vmap_config.range_size) {
+        kprintf("# leak: %lu bytes of addresses at exit\n",
+                (unsigned long)(vmap_config.range_size - kept - area_space_free()));
+        ok = false;
+    }
+    return ok;
+}
+
+bool vmap_exit(void)
+{
+    bool ok;
+
+    vmap_quiesce();
+    ok = vmap_selfcheck();
+    WRITE_ONCE(vmap_up, 0);
+    ok = block_exit() && ok;
+    ok = all_given_back() && ok;
+    if (!ok)
+        return false; /* what is left stays readable for the report */
+    index_exit();
+    node_exit();
+    area_space_exit();
+    return true;
+}

@@ -1,0 +1,101 @@
+/*
+ * vmap_index.c: from an address to the block of vm_map_ram that holds it.
+ *
+ * One hash table per possible CPU, each under its own lock; which one, follows from the block's number. CPUs are numbered without
+ * holes, so every number names a table that exists (case A3). A lookup takes the block's
+ * lock before it leaves the table's, so an erased block is free of lookups once its lock was had.
+ * Source: Linux 6.5 "mm: vmalloc: remove a global vmap_blocks xarray".
+ */
+#include "lib/assert.h"
+#include "lib/string.h"
+#include "mm/cache.h"
+#include "mm/vmap_internal.h"
+#include <arch/smp.h>
+
+#define INDEX_BUCKETS 32
+
+struct block_index {
+    struct spinlock lock;
+    struct vmap_block *bucket[INDEX_BUCKETS];
+} __cacheline;
+
+static struct lock_class index_class = {.name = "vmap_index"};
+static struct block_index **tables;
+static unsigned table_count;
+
+static struct vmap_block **bucket_of(uintptr_t addr, struct block_index **t)
+{
+    uint64_t number = addr / BLOCK_SIZE;
+
+    *t = tables[number % table_count];
+    return &(*t)->bucket[number / table_count % INDEX_BUCKETS];
+}
+
+err_t index_init(void)
+{
+    unsigned n = smp_cpus_possible();
+
+    tables = kzalloc(n * sizeof(*tables));
+    if (!tables)
+        return ERR_NOMEM;
+    for (table_count = 0; table_count < n; table_count++) {
+        tables[table_count] = kzalloc(sizeof(struct block_index));
+        if (!tables[table_count]) {
+            index_exit();
+            return ERR_NOMEM;
+        }
+        spin_init(&tables[table_count]->lock, &index_class);
+    }
+    return OK;
+}
+
+void index_exit(void)
+{
+    for (unsigned i = 0; i < table_count; i++)
+        kfree(tables[i]);
+    kfree(tables);
+    tables = NULL;
+    table_count = 0;
+}
+
+void index_insert(struct vmap_block *b)
+{
+    struct block_index *t;
+    struct vmap_block **bucket = bucket_of(b->area->start, &t);
+    unsigned long flags = spin_lock_irqsave(&t->lock);
+
+    b->hash_next = *bucket;
+    *bucket = b;
+    spin_unlock_irqrestore(&t->lock, flags);
+}
+
+void index_erase(struct vmap_block *b)
+{
+    struct block_index *t;
+    struct vmap_block **p = bucket_of(b->area->start, &t);
+    unsigned long flags = spin_lock_irqsave(&t->lock);
+
+    while (*p != b) {
+        ASSERT(*p);
+        p = &(*p)->hash_next;
+    }
+    *p = b->hash_next;
+    spin_unlock_irqrestore(&t->lock, flags);
+}
+
+struct vmap_block *index_lock_block(uintptr_t addr, unsigned long *flags)
+{
+    struct block_index *t;
+    struct vmap_block **bucket = bucket_of(addr, &t), *b;
+
+    *flags = spin_lock_irqsave(&t->lock);
+    for (b = *bucket; b; b = b->hash_next)
+        if (addr - b->area->start < BLOCK_SIZE)
+            break;
+    if (b)
+        spin_lock(&b->lock);
+    spin_unlock(&t->lock);
+    if (!b)
+        irq_restore(*flags);
+    return b;
+}

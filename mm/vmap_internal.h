@@ -1,0 +1,206 @@
+/*
+ * vmap_internal.h: what the parts of the vmap allocator share. Nobody outside mm/ includes it.
+ *
+ * All locks are taken with interrupts masked; none is held while a TLB is flushed, a page is allocated, or a
+ * line is printed. The order is in docs/LOCKING.md.
+ */
+#ifndef MM_VMAP_INTERNAL_H
+#define MM_VMAP_INTERNAL_H
+
+#include "lib/bitmap.h"
+#include "lib/list.h"
+#include "lib/rbtree.h"
+#include "mm/vmalloc.h"
+#include "mm/vmap.h"
+#include <arch/percpu.h>
+#include <arch/spinlock.h>
+
+/* Pools keep ready ranges of 1 .. POOL_SIZES pages, guard included (Linux's MAX_VA_SIZE_PAGES). */
+#define VMAP_POOL_SIZES 256
+/* Neighbouring addresses go to one node by zones of 16 pages (Linux's vmap_zone_size). */
+#define VMAP_ZONE_SIZE  (16 * PAGE_SIZE)
+#define VMAP_NODES_MAX  128
+
+/* Blocks for vm_map_ram: 2 MiB and one page-table page. */
+#define BLOCK_PAGES     PTE_COUNT
+#define BLOCK_SIZE      PMD_SIZE
+#define BLOCK_MAX_ALLOC 64 /* pages; larger requests are areas */
+
+/* Internal kinds, beside enum vm_kind: the addresses of a block. */
+#define VM_KIND_BLOCK_AREA 100
+
+#define VMAP_NO_POOL 0xffff
+
+/* One range of addresses, free or in use. Which tree or list it is on follows from its state. */
+struct vm_area {
+    /* constant while in use */
+    uintptr_t start, end; /* bytes; end is behind the guard */
+    uint32_t nr_pages;    /* mapped pages from start; written by vrealloc's shrinking too */
+    uint16_t flags;       /* VM_* of the caller */
+    uint16_t pool;        /* node whose pool it came from, VMAP_NO_POOL: the tree */
+    uint8_t kind;
+    uint8_t offset_low;   /* unused bits, zero */
+    uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
+    void *caller;
+    struct vmap_block *block; /* VM_KIND_BLOCK_AREA */
+    /* free tree (free lock) or busy tree (node's busy lock) */
+    struct rb_node rb;
+    uint64_t subtree_max;  /* free tree: largest size in the subtree, bytes */
+    struct list_head list; /* lazy list, pool */
+};
+
+/* vmap_area.c: free space and area objects. */
+err_t area_space_init(uintptr_t start, uint64_t size);
+void area_space_exit(void);
+struct vm_area *area_new(void);
+void area_delete(struct vm_area *a);
+/* Takes `size` bytes aligned to `align` from the lowest free range that fits, into *a (its start and end).
+ * ERR_NOSPACE; ERR_NOMEM: no object for a split. */
+err_t area_space_take(struct vm_area *a, uint64_t size, uint64_t align);
+/* Takes exactly [start, end), which must be free (permanent areas, pcpu). */
+err_t area_space_take_at(struct vm_area *a, uintptr_t start, uintptr_t end);
+/* Gives ranges back, merging with neighbours; the objects are consumed. The list is emptied. */
+void area_space_give(struct vm_area *a);
+void area_space_give_list(struct list_head *list);
+uint64_t area_space_free(void);              /* bytes in the tree */
+bool area_space_check(uint64_t *free_bytes); /* for selfcheck: order, merging, summaries */
+bool area_space_is_free(uintptr_t start, uintptr_t end); /* wholly inside one free range */
+/* Calls fn for the free range at or above `from`; returns false if none. */
+bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end);
+/* Finds a common base for n areas, top down, and takes them. ERR_NOSPACE. */
+err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, const size_t *sizes,
+                                int n, uint64_t align);
+uint64_t area_longest_hold(void);
+
+/* vmap_node.c: who is in use, who waits for the purge, who is ready for reuse. */
+err_t node_init(unsigned nodes, bool pools);
+void node_exit(void);
+unsigned node_count(void);
+/* A ready range of exactly `size` bytes from this CPU's node; NULL if none fits the alignment. */
+struct vm_area *node_pool_take(uint64_t size, uint64_t align);
+void node_busy_insert(struct vm_area *a);
+/* Finds the area that starts at addr, and takes it out if `match` agrees (called with the lock held). NULL if there is none, or
+ * *found = its kind if match refused. */
+typedef bool (*node_match_fn)(const struct vm_area *a, const void *arg);
+struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void *arg);
+/* Copies the area that contains addr (guard and block areas included). try: do not wait for locks. */
+bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try);
+/* The area with the lowest end above addr. */
+bool node_busy_next(uintptr_t addr, struct vm_area *copy);
+/* Runs fn on the area starting at addr with its lock held; false if there is none. */
+bool node_busy_with(uintptr_t addr, bool (*fn)(struct vm_area *a, void *arg), void *arg);
+/* Takes out an area that is known to be there. */
+void node_busy_remove(struct vm_area *a);
+void node_lazy_add(struct vm_area *a);
+/* The freed area around addr that still waits; takes locks by trying only. */
+bool node_lazy_find(uintptr_t addr, struct vm_area *copy);
+/* Moves every lazy area to `list`; returns their pages. */
+uint64_t node_lazy_take_all(struct list_head *list);
+/* Gives flushed areas to the pool of their node, else to the tree. */
+void node_settle(struct list_head *list);
+/* A quarter of each pool (rounded up), or all of it, back to the tree. */
+void node_pool_decay(bool all);
+uint64_t node_pool_len(unsigned pages);
+uint64_t node_busy_count(void);
+struct node_sums {
+    uint64_t busy_bytes, lazy_bytes, pool_bytes, busy_areas;
+};
+bool node_check(struct node_sums *sums);
+/* Takes the permanent areas out of the busy trees, for a rebuild. */
+void node_take_permanent(struct list_head *list);
+
+/* vmap_block.c: per-CPU block queues for vm_map_ram. */
+err_t block_init(void);
+bool block_exit(void);
+err_t block_cpu_init(unsigned cpu);
+void *block_map(struct page **pages, unsigned count, void *caller);
+enum block_result { BLOCK_OK, BLOCK_NOT_A_BLOCK, BLOCK_BAD };
+enum block_result block_unmap(uintptr_t addr, unsigned count);
+/* The live mapping around addr. */
+bool block_find(uintptr_t addr, struct vm_area_info *out);
+/* The first live mapping that ends above addr inside addr's block. */
+bool block_next(uintptr_t addr, struct vm_area_info *out);
+struct vmap_flush;
+/* Adds the dirty ranges of all blocks to a flush; frees (lazily) blocks without a live page that are not
+ * worth keeping: less than a quarter never used, or all such blocks if `force`. */
+void block_purge(struct vmap_flush *f, bool force);
+uint64_t block_count(void);
+bool block_check(void);
+
+/* A slot's description, at the first slot of each mapping. */
+struct block_slot {
+    int32_t caller; /* distance from vmalloc(): all code lies within 2 GiB */
+    uint16_t pages;
+    uint16_t kind;
+};
+
+struct vmap_block {
+    /* constant after publication */
+    struct vm_area *area;
+    pte_t *table;
+    struct block_slot *slots; /* BLOCK_PAGES, one page */
+    unsigned cpu;             /* whose queue it is linked on */
+    /* index lock */
+    struct vmap_block *hash_next;
+    /* queue lock of `cpu` */
+    struct list_head all_list, free_list;
+    bool on_free_list;
+    /* block lock */
+    struct spinlock lock;
+    uint16_t free;  /* never used pages, at the end */
+    uint16_t dirty; /* pages freed and not to be used again */
+    uint16_t dirty_min, dirty_max; /* freed since the last flush: [min, max) */
+    bool dead;      /* on its way out */
+    uint64_t starts[BITMAP_WORDS(BLOCK_PAGES)];
+};
+
+/* vmap_index.c: block by address. */
+err_t index_init(void);
+void index_exit(void);
+void index_insert(struct vmap_block *b);
+/* After the return nobody can find b any more; who found it before holds its lock. */
+void index_erase(struct vmap_block *b);
+/* Finds the block of addr and returns it with its lock held; flags are for spin_unlock_irqrestore. */
+struct vmap_block *index_lock_block(uintptr_t addr, unsigned long *flags);
+
+/* vmap_purge.c. */
+/* Ranges to flush: few small ones stay apart, else one full flush. */
+struct vmap_flush {
+    uintptr_t start, end; /* empty when start >= end */
+};
+void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end);
+/* Notes [start, end) as unmapped outside of any lazy area (shrunk tails); flushed with the next purge. */
+void purge_note_pending(uintptr_t start, uintptr_t end);
+void purge_lazy_count(uint64_t pages); /* counts pages that were put onto a lazy list */
+void purge_lazy_added(uint64_t pages); /* counts, and purges when the limit is passed */
+bool purge_everything(void);           /* addresses are short; true if something came back */
+void purge_reclaim_tables(void);       /* empty table pages go back */
+void purge_reclaim_tables_if_many(void);
+uint64_t purge_lazy_pages(void);
+uint64_t purge_lazy_limit(void);
+uint64_t purge_count(void);
+void purge_init(void);
+
+/* vmap_stat.c: per-CPU counters. */
+struct vmap_stat {
+    uint64_t alloc_fail, bad_free, pool_hit, pool_miss, tree_visits;
+};
+DECLARE_PER_CPU(struct vmap_stat, vmap_stat);
+
+/* kvmalloc.c: frees what this CPU has deferred, in task context. */
+#define KVFREE_DEFERRED_MAX 64 /* so many wait on one CPU before a call from task context frees them */
+void kvfree_drain(void);
+DECLARE_PER_CPU(uint64_t, kvfree_deferred_count);
+
+/* vmalloc.c */
+extern uint32_t vmap_up; /* 1 between vmap_init and vmap_exit */
+extern uintptr_t vmap_start, vmap_end;
+/* Areas without pages: for blocks, stacks, MMIO, congruent areas. */
+struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags);
+void vmap_area_free_unused(struct vm_area *a); /* never mapped, never in the busy tree */
+/* Smallest live mapping whose end is above addr: blocks resolved to their mappings. */
+bool vmap_next_live(uintptr_t addr, struct vm_area_info *out);
+bool vmap_find(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, bool try);
+void vmap_complain(const char *what, const void *addr, void *caller);
+
+#endif

@@ -1,0 +1,187 @@
+/*
+ * vmap_lookup.c: from an address to what is there: areas, pages, contents, and words for people.
+ *
+ * Reading goes through the page table and the direct map, never through the vmap address itself, so that nothing here can
+ * fault whatever runs beside it. No lock is held while a sink runs.
+ */
+#include "lib/printf.h"
+#include "lib/string.h"
+#include "mm/ptmap.h"
+#include "mm/vmap_internal.h"
+#include <arch/atomic.h>
+
+bool is_vmalloc_addr(const void *addr)
+{
+    return (uintptr_t)addr >= VMAP_BASE && (uintptr_t)addr - VMAP_BASE < VMAP_SIZE_MAX;
+}
+
+static void describe(const struct vm_area *a, struct vm_area_info *out)
+{
+    out->start = (void *)a->start;
+    out->size = (a->nr_pages ? (size_t)a->nr_pages << PAGE_SHIFT : a->end - a->start);
+    out->kind = a->kind;
+    out->caller = a->caller;
+}
+
+bool vmap_find(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, bool try)
+{
+    if (addr < vmap_start || addr >= vmap_end || !node_busy_find(addr, area, try))
+        return false;
+    if (area->kind == VM_KIND_BLOCK_AREA)
+        return block_find(addr, out);
+    describe(area, out);
+    return addr - area->start < out->size;
+}
+
+bool find_vm_area(const void *addr, struct vm_area_info *out)
+{
+    struct vm_area area;
+
+    if (!READ_ONCE(vmap_up) || in_nmi())
+        return false;
+    return vmap_find((uintptr_t)addr, out, &area, false);
+}
+
+bool vmap_next_live(uintptr_t addr, struct vm_area_info *out)
+{
+    struct vm_area area;
+
+    addr = MAX(addr, vmap_start);
+    while (addr < vmap_end && node_busy_next(addr, &area)) {
+        addr = MAX(addr, area.start);
+        if (area.kind == VM_KIND_BLOCK_AREA) {
+            if (block_next(addr, out))
+                return true;
+        } else {
+            describe(&area, out);
+            if (addr - area.start < out->size)
+                return true;
+        }
+        addr = area.end;
+    }
+    return false;
+}
+
+struct page *vmalloc_to_page(const void *addr)
+{
+    phys_addr_t pa = is_vmalloc_addr(addr) ? ptmap_translate((uintptr_t)addr, NULL, NULL) : 0;
+
+    return pa ? phys_to_page(pa) : NULL;
+}
+
+unsigned long vmalloc_to_pfn(const void *addr)
+{
+    return is_vmalloc_addr(addr) ? ptmap_translate((uintptr_t)addr, NULL, NULL) >> PAGE_SHIFT : 0;
+}
+
+/* Bytes at addr that can be passed on in one piece, and where they are; NULL: zeros. `want` > 0. */
+static size_t next_piece(uintptr_t addr, size_t want, const void **data)
+{
+    size_t in_page = PAGE_SIZE - (addr & (PAGE_SIZE - 1));
+    struct vm_area_info info;
+    phys_addr_t pa;
+
+    *data = NULL;
+    if (!vmap_next_live(addr, &info))
+        return want;
+    if ((uintptr_t)info.start > addr)
+        return MIN(want, (uintptr_t)info.start - addr);
+    if (info.kind == VM_KIND_IOREMAP)
+        return MIN(want, (uintptr_t)info.start + info.size - addr);
+    pa = ptmap_translate(addr, NULL, NULL);
+    if (pa)
+        *data = phys_to_virt(pa);
+    return MIN(want, in_page);
+}
+
+size_t vread_iter(struct vread_sink *to, const void *from, size_t n)
+{
+    uintptr_t addr = (uintptr_t)from;
+    struct vm_area_info info;
+    size_t total = 0;
+
+    if (!READ_ONCE(vmap_up) || in_nmi() || addr < vmap_start || addr >= vmap_end || n == 0)
+        return 0;
+    n = MIN(n, vmap_end - addr);
+    if (!vmap_next_live(addr, &info) ||
+        ((uintptr_t)info.start > addr && (uintptr_t)info.start - addr >= n))
+        return 0;
+    while (total < n) {
+        const void *data;
+        size_t piece = next_piece(addr, n - total, &data), took = to->write(to, data, piece);
+
+        total += took;
+        addr += took;
+        if (took < piece)
+            break;
+    }
+    return total;
+}
+
+struct buffer_sink {
+    struct vread_sink sink;
+    char *at;
+};
+
+static size_t write_buffer(struct vread_sink *s, const void *data, size_t n)
+{
+    struct buffer_sink *b = CONTAINER_OF(s, struct buffer_sink, sink);
+
+    if (data)
+        memcpy(b->at, data, n);
+    else
+        memset(b->at, 0, n);
+    b->at += n;
+    return n;
+}
+
+size_t vread(void *dst, const void *addr, size_t n)
+{
+    struct buffer_sink b = {.sink.write = write_buffer, .at = dst};
+
+    return vread_iter(&b.sink, addr, n);
+}
+
+static const char *kind_name(unsigned kind)
+{
+    static const char *const names[] = {"unused", "vmalloc",  "vmap", "vm_map_ram",
+                                        "ioremap", "per-CPU"};
+
+    return kind < ARRAY_SIZE(names) ? names[kind] : "block";
+}
+
+void vmalloc_dump_obj(const void *p)
+{
+    uintptr_t addr = (uintptr_t)p, end;
+    struct vm_area_info info;
+    struct vm_area area;
+
+    if (!READ_ONCE(vmap_up) || !is_vmalloc_addr(p)) {
+        kprintf_ratelimited("# %p is not an address of the vmap range\n", p);
+        return;
+    }
+    if (vmap_find(addr, &info, &area, true)) {
+        kprintf_ratelimited("# %p: byte %lu of the %lu-page %s area at %p, allocated by %pS\n", p,
+                            (unsigned long)(addr - (uintptr_t)info.start),
+                            (unsigned long)(info.size >> PAGE_SHIFT), kind_name(info.kind),
+                            info.start, info.caller);
+        return;
+    }
+    if (node_busy_find(addr, &area, true)) {
+        end = area.start + (uintptr_t)area.nr_pages * PAGE_SIZE;
+        if (area.kind == VM_KIND_BLOCK_AREA)
+            kprintf_ratelimited("# %p: an unused or freed slot of the block at %p\n", p,
+                                (void *)area.start);
+        else
+            kprintf_ratelimited(
+                "# %p: %lu byte%s past the %u-page %s area at %p, allocated by %pS\n", p,
+                (unsigned long)(addr - end + 1), addr == end ? "" : "s", area.nr_pages,
+                kind_name(area.kind), (void *)area.start, area.caller);
+        return;
+    }
+    if (node_lazy_find(addr, &area))
+        kprintf_ratelimited("# %p: in the freed %u-page %s area at %p, allocated by %pS\n", p,
+                            area.nr_pages, kind_name(area.kind), (void *)area.start, area.caller);
+    else
+        kprintf_ratelimited("# %p: free addresses of the vmap range\n", p);
+}

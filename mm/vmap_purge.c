@@ -1,0 +1,266 @@
+/*
+ * vmap_purge.c: freed addresses wait, and one flush serves all that wait.
+ *
+ * Entries are cleared when an area is freed; its addresses may be handed out again only after every CPU has dropped them. The
+ * purge collects what waits, flushes once, and gives the ranges to the pools or the tree. One purge at a time: `mutex`
+ * is not a spinlock, whoever waits for it answers flush requests, and no lock is held while a flush waits.
+ * Source: Linux mm/vmalloc.c, __purge_vmap_area_lazy().
+ */
+#include "lib/assert.h"
+#include "mm/ptmap.h"
+#include "mm/vmap_internal.h"
+#include <arch/atomic.h>
+#include <arch/clock.h>
+#include <arch/smp.h>
+#include <arch/tlb.h>
+
+/* Empty table pages are looked for when there are more than this and twice what live mappings need. */
+#define TABLES_SLACK 256
+
+static struct lock_class pending_class = {.name = "vmap_purge.pending"};
+static struct {
+    uint32_t mutex;      /* CPU + 1 of who purges, 0: nobody */
+    uint64_t lazy_pages; /* atomic: freed and not yet purged */
+    uint64_t purges;
+    struct spinlock pending_lock;
+    struct vmap_flush pending; /* unmapped, but the addresses stay with their area */
+    struct vmap_purge_report last;
+} purge = {.pending_lock = SPINLOCK_INIT(&pending_class)};
+
+/* True with the mutex. In an interrupt handler that came over a purge of this CPU, waiting would be for ever. */
+static bool purge_lock(bool wait)
+{
+    uint32_t me = this_cpu_id() + 1;
+
+    for (;;) {
+        uint32_t nobody = 0;
+
+        if (ATOMIC_CAS(purge.mutex, &nobody, me))
+            return true;
+        if (!wait || nobody == me)
+            return false;
+        tlb_poll();
+        cpu_relax();
+    }
+}
+
+static void purge_unlock(void)
+{
+    STORE_RELEASE(purge.mutex, 0);
+}
+
+void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end)
+{
+    if (f->start >= f->end) {
+        f->start = start;
+        f->end = end;
+        return;
+    }
+    f->start = MIN(f->start, start);
+    f->end = MAX(f->end, end);
+}
+
+void purge_note_pending(uintptr_t start, uintptr_t end)
+{
+    unsigned long flags = spin_lock_irqsave(&purge.pending_lock);
+
+    flush_add(&purge.pending, start, end);
+    spin_unlock_irqrestore(&purge.pending_lock, flags);
+}
+
+static void take_pending(struct vmap_flush *f)
+{
+    unsigned long flags = spin_lock_irqsave(&purge.pending_lock);
+
+    if (purge.pending.start < purge.pending.end)
+        flush_add(f, purge.pending.start, purge.pending.end);
+    purge.pending = (struct vmap_flush){0};
+    spin_unlock_irqrestore(&purge.pending_lock, flags);
+}
+
+uint64_t purge_lazy_pages(void)
+{
+    return READ_ONCE(purge.lazy_pages);
+}
+
+uint64_t purge_lazy_limit(void)
+{
+    if (vmap_config.lazy_max)
+        return vmap_config.lazy_max;
+    return (32 * SZ_1M >> PAGE_SHIFT) * fls64(smp_cpus());
+}
+
+uint64_t purge_count(void)
+{
+    return READ_ONCE(purge.purges);
+}
+
+/* With the mutex: flushes f and all that waits, at most one shootdown, and settles the ranges. True if
+ * any addresses came back. */
+static bool purge_locked(struct vmap_flush *f)
+{
+    uint64_t begin = rdtsc(), areas = 0, pages;
+    struct list_head list;
+    struct vm_area *a;
+
+    list_init(&list);
+    pages = node_lazy_take_all(&list);
+    take_pending(f);
+    list_for_each_entry(a, &list, list)
+    {
+        flush_add(f, a->start, a->end);
+        areas++;
+    }
+    if (f->start < f->end)
+        tlb_shootdown_range(f->start, f->end);
+    if (!areas)
+        return false;
+    node_pool_decay(false);
+    node_settle(&list);
+    ATOMIC_SUB(purge.lazy_pages, pages);
+    WRITE_ONCE(purge.purges, purge.purges + 1);
+    purge.last.areas = areas;
+    purge.last.pages = pages;
+    purge.last.cycles = rdtsc() - begin;
+    purge.last.worst_cycles = MAX(purge.last.worst_cycles, purge.last.cycles);
+    purge.last.locked_worst = area_longest_hold();
+    return true;
+}
+
+void purge_lazy_count(uint64_t pages)
+{
+    ATOMIC_ADD(purge.lazy_pages, pages);
+}
+
+void purge_lazy_added(uint64_t pages)
+{
+    uint64_t now = ATOMIC_ADD(purge.lazy_pages, pages) + pages, limit = purge_lazy_limit();
+    struct vmap_flush f = {0};
+
+    if (likely(now <= limit))
+        return;
+    /* A purge is long: an interrupt handler leaves it to the next task, up to twice the limit. */
+    if (in_irq() && now <= 2 * limit)
+        return;
+    if (!purge_lock(false))
+        return;
+    purge_locked(&f);
+    purge_unlock();
+    if (!in_irq())
+        purge_reclaim_tables_if_many();
+}
+
+bool purge_everything(void)
+{
+    struct vmap_flush f = {0};
+    bool some;
+
+    if (!purge_lock(true))
+        return false;
+    block_purge(&f, true);
+    some = purge_locked(&f);
+    node_pool_decay(true);
+    purge_unlock();
+    return some;
+}
+
+void vm_unmap_aliases(void)
+{
+    struct vmap_flush f = {0};
+
+    if (!READ_ONCE(vmap_up))
+        return;
+    kvfree_drain();
+    if (!purge_lock(true)) {
+        /* Over a purge of this very CPU: what is unmapped is unmapped, one full flush keeps the promise. */
+        tlb_shootdown_all();
+        return;
+    }
+    block_purge(&f, false);
+    purge_locked(&f);
+    purge_unlock();
+}
+
+void vmap_force_purge(void)
+{
+    vm_unmap_aliases();
+}
+
+#define RECLAIM_BATCH 64
+
+/* Takes up to RECLAIM_BATCH free 2 MiB slots that have a table out of the tree, from *from on. */
+static unsigned take_slots(uintptr_t *from, struct vm_area **slots)
+{
+    unsigned n = 0;
+    uintptr_t start, end;
+
+    while (n < RECLAIM_BATCH && area_space_next_free(*from, &start, &end)) {
+        uintptr_t slot = ALIGN_UP(start, BLOCK_SIZE);
+
+        if (slot + BLOCK_SIZE > end || slot < start) {
+            *from = end;
+            continue;
+        }
+        *from = slot + BLOCK_SIZE;
+        if (!ptmap_has_table(slot)) {
+            *from = ptmap_next_table(slot, end);
+            continue;
+        }
+        slots[n] = area_new();
+        if (!slots[n])
+            break;
+        if (area_space_take_at(slots[n], slot, slot + BLOCK_SIZE) == OK)
+            n++;
+        else
+            area_delete(slots[n]);
+    }
+    return n;
+}
+
+/*
+ * A table goes back only while its addresses belong to nobody, and after a flush that drops it from every paging-structure
+ * cache (SDM 3A 4.10.2.2; case E3): so its 2 MiB are taken out of the tree meanwhile.
+ */
+void purge_reclaim_tables(void)
+{
+    struct vm_area *slots[RECLAIM_BATCH];
+    struct page *tables[RECLAIM_BATCH];
+    uintptr_t from = vmap_start;
+    unsigned n;
+
+    if (!purge_lock(true))
+        return;
+    while ((n = take_slots(&from, slots)) != 0) {
+        for (unsigned i = 0; i < n; i++)
+            tables[i] = ptmap_unlink_table(slots[i]->start);
+        tlb_shootdown_all();
+        for (unsigned i = 0; i < n; i++) {
+            ptmap_free_table(tables[i]);
+            area_space_give(slots[i]);
+        }
+    }
+    purge_unlock();
+}
+
+void purge_reclaim_tables_if_many(void)
+{
+    uint64_t used = (vmap_end - vmap_start) - area_space_free();
+
+    if (ptmap_pages() > TABLES_SLACK + 2 * (used / BLOCK_SIZE))
+        purge_reclaim_tables();
+}
+
+void vmap_last_purge(struct vmap_purge_report *r)
+{
+    *r = purge.last;
+}
+
+void purge_init(void)
+{
+    spin_init(&purge.pending_lock, &pending_class);
+    purge.mutex = 0;
+    purge.lazy_pages = 0;
+    purge.purges = 0;
+    purge.pending = (struct vmap_flush){0};
+    purge.last = (struct vmap_purge_report){0};
+}
