@@ -16,6 +16,7 @@
 #include "lib/printf.h"
 #include "lib/string.h"
 #include "mm/early_alloc.h"
+#include "mm/inject.h"
 
 #define HEAD0   STATE(PG_HEAD, 0)
 #define LISTED0 STATE(PG_LISTED, 0)
@@ -24,33 +25,12 @@
 struct page_config page_config __cacheline;
 DEFINE_PER_CPU(struct pcp, page_pcp);
 
-static struct {
-    uint64_t after, count; /* set before page_config.inject_on */
-    uint64_t seen;
-} page_injection;
+static struct inject page_injection;
 static uint64_t bad_frees, damaged;
-
-/* Fault injection */
 
 void page_alloc_inject(uint64_t after, uint64_t count)
 {
-    WRITE_ONCE(page_config.inject_on, 0);
-    WRITE_ONCE(page_injection.after, after);
-    WRITE_ONCE(page_injection.count, count);
-    WRITE_ONCE(page_injection.seen, 0);
-    STORE_RELEASE(page_config.inject_on, count != 0); /* partner: LOAD_ACQUIRE in page_inject */
-}
-
-/* True if this request is to fail. */
-bool page_inject(void)
-{
-    uint64_t n;
-
-    if (likely(LOAD_ACQUIRE(page_config.inject_on) == 0))
-        return false;
-    n = ATOMIC_ADD(page_injection.seen, 1);
-    return n >= READ_ONCE(page_injection.after) &&
-           n - READ_ONCE(page_injection.after) < READ_ONCE(page_injection.count);
+    inject_arm(&page_injection, after, count);
 }
 
 /* Debug: filling and checking free pages */
@@ -264,7 +244,7 @@ static __noinline struct page *alloc_page_slow(void)
     struct pcp *pcp = this_cpu_ptr(&page_pcp);
     struct page *page = NULL;
 
-    if (unlikely(page_inject()))
+    if (unlikely(inject_hit(&page_injection)))
         return NULL;
     if (unlikely(!pcp_enter(pcp)))
         return block_from_zones(0, pcp->home);
@@ -285,7 +265,7 @@ struct page *alloc_page(void)
     struct pcp *pcp = this_cpu_ptr(&page_pcp);
     struct page *page;
 
-    if (unlikely(READ_ONCE(page_config.inject_on) != 0) || unlikely(!pcp_enter(pcp)))
+    if (inject_armed(&page_injection) || unlikely(!pcp_enter(pcp)))
         return alloc_page_slow();
     if (unlikely(pcp->top == pcp->bottom)) {
         pcp_leave(pcp);
@@ -337,7 +317,7 @@ struct page *alloc_pages_node(unsigned order, int node)
         return NULL;
     if (order == 0 && (node < 0 || page_config.nodes == 1))
         return alloc_page();
-    if (unlikely(page_inject()))
+    if (unlikely(inject_hit(&page_injection)))
         return NULL;
     return block_from_zones(order, node < 0 ? this_cpu_ptr(&page_pcp)->home : (unsigned)node);
 }
@@ -404,7 +384,7 @@ unsigned page_alloc_bulk(struct page **out, unsigned n, int node)
     unsigned home = any ? this_cpu_ptr(&page_pcp)->home : (unsigned)node;
     unsigned got = 0, more;
 
-    if (unlikely(READ_ONCE(page_config.inject_on) != 0)) {
+    if (inject_armed(&page_injection)) {
         while (got < n && (out[got] = alloc_pages_node(0, node)) != NULL)
             got++;
         return got;
@@ -527,6 +507,7 @@ void page_alloc_init(const struct mem_range *map, size_t count, bool use_boot_se
     zone_init_all();
     page_config = (struct page_config){.nodes = 1};
     bad_frees = damaged = 0;
+    inject_arm(&page_injection, 0, 0);
     for_each_cpu(cpu)
         memset(per_cpu_ptr(&page_pcp, cpu), 0, sizeof(struct pcp));
     page_alloc_add(map, count, use_boot_services);

@@ -84,7 +84,6 @@ struct zone {
 
 /* Read on every path, written at start-up and by tests only. */
 struct page_config {
-    uint32_t inject_on; /* requests must ask page_inject() first */
     uint32_t nodes;     /* zones in use */
     uint32_t limit;     /* of a per-CPU list, pages; at most PCP_RING */
     uint32_t batch;
@@ -120,7 +119,6 @@ void zone_put_singles(struct page **pages, unsigned n);
 uint64_t zone_free_pages(void);
 
 /* page_alloc.c */
-bool page_inject(void);
 /* LISTED to HEAD, contents checked in debug builds. */
 void page_hand_out(struct page *page, unsigned order);
 /* Empties a list whose CPU cannot use it meanwhile. */
