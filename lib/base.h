@@ -64,18 +64,17 @@ typedef enum {
 #define BIT(n)               (1ULL << (n))
 #define CONTAINER_OF(p, t, m) ((t *)((char *)(p)-offsetof(t, m)))
 
-#define MIN(a, b)                                                                                  \
+/* Each use has variables of its own, so that uses can be nested under -Wshadow. */
+#define CONCAT_(a, b) a##b
+#define CONCAT(a, b)  CONCAT_(a, b)
+#define PICK_(a, op, b, va, vb)                                                                    \
     ({                                                                                             \
-        typeof(a) min_a_ = (a);                                                                    \
-        typeof(b) min_b_ = (b);                                                                    \
-        min_a_ < min_b_ ? min_a_ : min_b_;                                                         \
+        typeof(a) va = (a);                                                                        \
+        typeof(b) vb = (b);                                                                        \
+        va op vb ? va : vb;                                                                        \
     })
-#define MAX(a, b)                                                                                  \
-    ({                                                                                             \
-        typeof(a) max_a_ = (a);                                                                    \
-        typeof(b) max_b_ = (b);                                                                    \
-        max_a_ > max_b_ ? max_a_ : max_b_;                                                         \
-    })
+#define MIN(a, b) PICK_(a, <, b, CONCAT(a_, __COUNTER__), CONCAT(b_, __COUNTER__))
+#define MAX(a, b) PICK_(a, >, b, CONCAT(a_, __COUNTER__), CONCAT(b_, __COUNTER__))
 
 /* Position of the highest set bit, counted from 1; 0 for 0 (Linux's fls64). */
 static inline unsigned fls64(uint64_t x)

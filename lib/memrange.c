@@ -21,12 +21,17 @@ static uint64_t end_of(const struct mem_range *r)
     return r->base + r->size;
 }
 
-/* By address; at one address the stronger kind first, so that the weaker is simply trimmed. */
+/* Who keeps what both claim: the higher kind; within a kind the lower node, so that the result does
+ * not depend on the order of the input. */
+static bool stronger(const struct mem_range *a, const struct mem_range *b)
+{
+    return a->kind != b->kind ? a->kind > b->kind : a->node < b->node;
+}
+
+/* By address; at one address the stronger first, so that the weaker is simply trimmed. */
 static bool before(const struct mem_range *a, const struct mem_range *b)
 {
-    if (a->base != b->base)
-        return a->base < b->base;
-    return a->kind > b->kind;
+    return a->base != b->base ? a->base < b->base : stronger(a, b);
 }
 
 static bool same_sort(const struct mem_range *a, const struct mem_range *b)
@@ -118,7 +123,7 @@ static size_t cut_pair(struct map *m, size_t i)
         return i;
     }
     struct mem_range rest;
-    if (b->kind > a->kind) {
+    if (stronger(b, a)) {
         /* a ends where b begins (b does not begin at a's base: b would be sorted before it), and
          * goes on behind b. */
         rest = (struct mem_range){b_end, a_end - b_end, a->kind, a->node};

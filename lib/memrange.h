@@ -29,11 +29,12 @@ struct mem_range {
 };
 
 /*
- * Sorts the n ranges in place by address, cuts overlaps (higher kind wins), merges neighbours of one
- * kind and node, drops empty ones and those whose end overflows; MEM_USABLE and MEM_BOOT_RECLAIM are
- * shrunk to whole 4 KiB pages and lose page 0. `cap` is the array's capacity in entries: cutting may
- * need more than n (at most 2 n + 1); what does not fit is dropped, usable ranges first to lose.
- * Returns the new count.
+ * Sorts the n ranges in place by address, cuts overlaps (higher kind wins; within a kind the lower
+ * node), merges neighbours of one kind and node, drops empty ones and those whose end overflows;
+ * MEM_USABLE and MEM_BOOT_RECLAIM are shrunk to whole 4 KiB pages and lose page 0. `cap` is the
+ * array's capacity in entries: cutting may need more than n (at most 2 n + 1); what does not fit is
+ * dropped, usable ranges first to lose, and never shows as usable what was not. Returns the new
+ * count.
  */
 size_t memrange_sanitise(struct mem_range *r, size_t n, size_t cap);
 /* Sum of sizes of one kind, bytes. */

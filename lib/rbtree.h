@@ -21,7 +21,8 @@ struct rb_root {
 };
 
 /* Recomputes n's summary from n and n->left, n->right. Returns true if the summary changed, so
- * that the walk to the root can stop early. */
+ * that the walk to the root can stop early. The summary must follow from which nodes the subtree
+ * holds and their order (a maximum, a count, a sum), not from its shape. */
 typedef bool (*rb_augment_fn)(struct rb_node *n);
 
 /* Puts n at *link below parent, red, without balancing. */
