@@ -1,0 +1,32 @@
+#!/bin/sh
+# run.sh DIR SECONDS NAME...: runs the host test programs DIR/NAME one after another, each for at
+# most SECONDS. Prints a line for each, the end of the log of each that failed, and a count. Exits
+# with 1 if one failed. Logs are kept as DIR/NAME.log.
+dir=$1
+limit=$2
+shift 2
+passed=0
+failed=0
+for name; do
+    log=$dir/$name.log
+    start=$(date +%s)
+    timeout "$limit" "$dir/$name" >"$log" 2>&1
+    status=$?
+    took=$(($(date +%s) - start))
+    if [ $status -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "host: ok $name (${took} s)"
+        continue
+    fi
+    failed=$((failed + 1))
+    if [ $status -eq 124 ]; then
+        why="no end after $limit s"
+    else
+        why="exit $status"
+    fi
+    echo "host: FAILED $name ($why), log $log"
+    grep -h '^seed:' "$log"
+    tail -n 40 "$log" | sed 's/^/    /'
+done
+echo "host: $passed programs passed, $failed failed"
+[ $failed -eq 0 ]
