@@ -439,7 +439,7 @@ static void fill_figures(struct bench_run *r, unsigned op, struct bench_figures 
     struct histogram *all = NULL;
 
     memset(f, 0, sizeof(*f));
-    f->op = op == 1 ? "alloc" : op == 2 ? "free" : r->b->op_name;
+    f->op = op == 1 ? "alloc" : op == 2 ? "free" : r->b->op_name ? r->b->op_name : "pair";
     for (unsigned c = 0; c < r->cpus; c++) {
         struct bench_cpu *bc = &r->cpu[c];
 

@@ -5,7 +5,7 @@
  * direct map, so that it is no user of the addresses under test and may live while designs change.
  */
 #include "tests/kernel/runner.h"
-#include "boot/boot_info.h"
+#include "boot/kmain.h"
 #include "lib/printf.h"
 #include "lib/string.h"
 #include "mm/page_alloc.h"
@@ -194,7 +194,6 @@ uint32_t tests_main(void)
     const struct kt_selection *s = &kt_selection;
     unsigned n = s->tests * s->designs * (unsigned)kt_options.repeat;
 
-    ktap_begin(&ktap);
     ktap_plan(&ktap, n);
     ktap_note("run seed=%lu profile=%s tests=%u designs=%u repeat=%lu cpus=%u",
               (unsigned long)kt_options.seed,

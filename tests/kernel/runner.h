@@ -38,9 +38,7 @@ struct kt_outcome {
     char why[240];
 };
 
-/* runner.c; the kernel's start calls these two (boot/kmain.h). */
-uint32_t tests_main(void);
-bool tests_validate_options(char *msg, size_t n);
+/* runner.c */
 /* The test that `cpu`'s failures belong to; NULL: that of the whole machine. */
 void kt_set_outcome(struct kt_outcome *global);
 void kt_set_cpu_outcome(struct kt_outcome *mine);

@@ -1,9 +1,10 @@
 /*
  * select.c: the options of the test runner, and which tests and designs they select, in which order.
  *
- * Runs on the boot CPU before anything else of the runner. Order: the test_vmalloc family by mask bit, the
+ * Runs before anything else is up: no memory, one CPU. Order: the test_vmalloc family by mask bit, the
  * other measured tasks by name, the correctness tests by name, whatever order the linker gave them.
  */
+#include "boot/kmain.h"
 #include "lib/options.h"
 #include "lib/printf.h"
 #include "lib/string.h"
@@ -215,7 +216,7 @@ static bool select_designs(char *msg, size_t n)
 
     s->designs = 0;
     if (!designs_given) {
-        s->design[s->designs++] = vmap_config.design;
+        s->design[s->designs++] = vmap_design_wanted();
         return true;
     }
     while (next_element(&p, e)) {
@@ -226,7 +227,7 @@ static bool select_designs(char *msg, size_t n)
             d++;
         if (!vmap_design_names[d]) {
             ksnprintf(msg, n, "designs=%s: there is no such design; the nearest is %s", e,
-                      vmap_design_names[vmap_config.design]);
+                      vmap_design_names[vmap_design_wanted()]);
             return false;
         }
         if (!vmap_config_for(&c, d, msg, n))

@@ -1,0 +1,40 @@
+/*
+ * exhaust: the address range is all but used up, so that freed addresses have to be purged to be had again, on all
+ * cores at once. Every allocation must succeed: what is live always fits. Case F4's kind: running short is a
+ * slow path, not a failure.
+ */
+#include "mm/vmalloc.h"
+#include "mm/vmap.h"
+#include "tests/kernel/helpers.h"
+
+#define PAGES_MAX 16
+
+static bool prepare(unsigned workers)
+{
+    /* Room for what is live, for pools, and in the default design for blocks of each CPU. */
+    uint64_t each = vmap_config.design == DESIGN_METALMAP ? 4 * PMD_SIZE : 256 * 1024;
+
+    if (kt_eat_addresses(16 * SZ_1M + workers * each))
+        return true;
+    KT_FAIL("the addresses could not be used up");
+    return false;
+}
+
+static void finish(void)
+{
+    kt_spit_addresses();
+}
+
+static __always_inline bool op(struct kbench_worker *w)
+{
+    volatile uint8_t *p = vmalloc(rng_range(&w->rng, 1, PAGES_MAX) * PAGE_SIZE);
+
+    if (unlikely(!p))
+        return false;
+    *p = 1;
+    vfree((const void *)p);
+    return true;
+}
+
+KBENCH_OP(exhaust, 0, "addresses run short", op, .prepare = prepare, .finish = finish,
+          .loops_percent = 25);
