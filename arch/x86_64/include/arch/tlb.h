@@ -2,9 +2,9 @@
  * tlb.h: dropping translations, on this CPU and on the others.
  *
  * The vmap range has no global entries, so a CR3 reload drops all of it (and the paging-structure
- * caches) and keeps kernel text and direct map warm (SDM 3A 4.10.4.1). Requests of other CPUs come as IPIs;
- * a CPU that spins with interrupts masked must call tlb_poll() in its loop, and every spin loop of
- * the kernel does (spinlock.h, smp.h). Nobody may call tlb_shootdown*() with a lock held.
+ * caches) and keeps kernel text and direct map warm (SDM 3A 4.10.4.1). Requests of other CPUs come
+ * as IPIs; a CPU that spins with interrupts masked must call tlb_poll() in its loop, and every spin
+ * loop of the kernel does (spinlock.h, smp.h). Nobody may call tlb_shootdown*() with a lock held.
  */
 #ifndef ARCH_TLB_H
 #define ARCH_TLB_H
@@ -28,6 +28,19 @@ void tlb_shootdown_all(void);
 
 /* Answers a pending request of another CPU, if any. One load when there is none. Any context. */
 void tlb_poll(void);
+
+/* Boot CPU, after apic_init(): registers the vector and brings this CPU online. */
+void tlb_init(void);
+/* From here on the calling CPU is waited for, so it must be able to answer: IDT loaded, APIC on.
+ * Drops everything it has cached so far, global entries too (case E2). */
+void tlb_cpu_online(void);
+/* From here on it is not. When no other CPU is inside a shootdown. */
+void tlb_cpu_offline(void);
+/* Called by cpu_idle_wait() before and after the HLT, interrupts masked. The IPI protocol needs
+ * neither; a protocol that counts halted CPUs as flushed has its two halves here. An interrupt that
+ * ends the HLT is handled between the two. */
+void tlb_idle_enter(void);
+void tlb_idle_exit(void);
 
 /* Counters, summed over CPUs. */
 struct tlb_counters {
