@@ -29,6 +29,7 @@
 #include <arch/percpu.h>
 #include <arch/smp.h>
 #include <arch/spinlock.h>
+#include <arch/tlb.h>
 #include <arch/trap.h>
 
 #define START_STACK_SIZE (16 * 1024)
@@ -148,31 +149,35 @@ static const char *start_memory(void)
     return NULL;
 }
 
-static void *alloc_frames(size_t size)
+static void *alloc_zeroed(size_t size, unsigned node)
 {
     unsigned order = 0;
     struct page *page;
 
     while ((PAGE_SIZE << order) < size)
         order++;
-    page = order <= PAGE_MAX_ORDER ? alloc_pages(order) : NULL;
-    return page ? page_address(page) : NULL;
+    page = order <= PAGE_MAX_ORDER ? alloc_pages_node(order, (int)node) : NULL;
+    return page ? memset(page_address(page), 0, PAGE_SIZE << order) : NULL;
+}
+
+static bool prepare_cpu(unsigned cpu)
+{
+    return page_alloc_cpu_init(cpu) == OK && cache_cpu_init(cpu) == OK && vmap_cpu_init(cpu) == OK;
 }
 
 static void start_cpus(void)
 {
     struct smp_config config = {.trampoline = boot.trampoline,
-                                .alloc_stack = alloc_stack,
-                                .alloc_pages = alloc_frames,
-                                .maxcpus = (unsigned)maxcpus};
+                                .max_cpus = (unsigned)maxcpus,
+                                .alloc = alloc_zeroed,
+                                .alloc_stack = alloc_stack};
     unsigned cpu;
 
+    tlb_init();
     smp_start(&config);
     for_each_cpu(cpu)
     {
-        if (cpu == 0)
-            continue;
-        if (page_alloc_cpu_init(cpu) != OK || cache_cpu_init(cpu) != OK || vmap_cpu_init(cpu) != OK)
+        if (cpu != 0 && !prepare_cpu(cpu))
             panic("no memory for CPU %u", cpu);
     }
 }

@@ -8,6 +8,7 @@
  *
  * Loop counts follow from options and CPUs only, never from time, so that a run under -icount repeats.
  */
+#include "lib/muldiv.h"
 #include "lib/printf.h"
 #include "lib/string.h"
 #include "tests/kernel/runner.h"
@@ -482,11 +483,11 @@ static uint64_t rate_of(struct bench_run *r)
 
         ops += n;
         if (bc->wall)
-            sum += (uint64_t)((__uint128_t)n * hz / bc->wall);
+            sum += mul_div_u64(n, hz, bc->wall);
     }
     if (!r->gated)
         return sum;
-    return r->cpu[0].wall ? (uint64_t)((__uint128_t)ops * hz / r->cpu[0].wall) : 0;
+    return r->cpu[0].wall ? mul_div_u64(ops, hz, r->cpu[0].wall) : 0;
 }
 
 static void run_result(struct bench_run *r, struct bench_result *out)
