@@ -62,7 +62,7 @@ all: $(O)/kernel.elf $(O)/BOOTX64.EFI ## build the kernel and the UEFI program
 $(O)/flags: FORCE
 	$(Q)mkdir -p $(O)
 	$(Q)printf '%s\n' '$(CC) $(shell $(CC) -dumpfullversion -dumpversion 2>/dev/null)' \
-	    '$(KERNEL_CFLAGS) $(CFLAGS)' '$(KERNEL_ASFLAGS)' \
+	    '$(KERNEL_CFLAGS) $(CPPFLAGS) $(CFLAGS)' '$(KERNEL_ASFLAGS)' \
 	    '$(LD) $(KERNEL_LDFLAGS) $(LDFLAGS)' '$(EFI_CFLAGS)' '$(EFI_LDFLAGS)' > $@.new
 	$(Q)cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 

@@ -113,9 +113,15 @@ class Result:
 
 @functools.lru_cache(maxsize=None)
 def kvm_usable(qemu, machine, cpu):
-    """True if QEMU can make this machine with KVM. A /dev/kvm alone does not say: it may be forbidden, or
-    the host's hypervisor may refuse what -cpu max asks for."""
+    """True if QEMU can make this machine with KVM. A /dev/kvm alone does not say: it may be forbidden, be
+    KVM without the CPU's virtualisation (which cannot run firmware), or refuse what -cpu max asks for."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
+            if not re.search(r"^flags\s*:.*\b(vmx|svm)\b", f.read(), re.MULTILINE):
+                return False
+    except OSError:
         return False
     probe = [qemu, "-machine", machine, "-accel", "kvm", "-cpu", cpu, "-S", "-nodefaults", "-display",
              "none", "-serial", "none", "-monitor", "stdio"]
