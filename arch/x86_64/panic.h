@@ -24,5 +24,7 @@ void panic_nmi(void);
 void trap_print_cpu(void);
 /* The registers of a frame, as lines. */
 void trap_print_frame(const struct trap_frame *f);
+/* The call chain from a frame on. */
+void backtrace_print_frame(const struct trap_frame *f);
 
 #endif

@@ -35,13 +35,17 @@
 #define DIVISOR_MAX  0xffffu
 #define BAUD_DEFAULT 115200u
 
-/* How long a UART may take for room: a full FIFO at 300 baud is 0.5 s. Both limits must have
- * passed: the TSC's frequency is not known yet, and an access may take 1 us or 20 ns. */
-#define WAIT_CYCLES  5000000000ULL
-#define WAIT_ROUNDS  200000u
-#define DRAIN_CYCLES 500000000ULL
-#define DRAIN_ROUNDS 20000u
-#define TIMEOUTS_MAX 3
+/* How long a UART may take for room. A full FIFO at 300 baud is 0.5 s; who reads a virtual one or a
+ * BMC's may pause longer, but that is known only of a port that has worked. Cycles and rounds must
+ * both have passed: the TSC's frequency is not known yet, and an access may take 1 us or 20 ns. */
+#define WAIT_CYCLES_NEW 2000000000ULL
+#define WAIT_CYCLES     30000000000ULL
+#define PROVEN_CHARS    64
+#define WAIT_ROUNDS     200000u
+#define DRAIN_CYCLES    500000000ULL
+#define DRAIN_ROUNDS    20000u
+#define TIMEOUTS_MAX    10   /* each halves the patience; */
+#define CALM_CHARS      1024 /* so many characters without one restore it */
 
 struct serial_port serial_ports[SERIAL_PORTS_MAX];
 
@@ -209,23 +213,33 @@ void serial_map(struct serial_port *p, volatile void *regs)
 
 /* ---- output ---- */
 
-/* One character, or a note that it is lost. THRE only: TEMT never comes on some (pitfall 5). */
+static bool wait_for_room(struct serial_port *p)
+{
+    uint64_t cycles = p->sent < PROVEN_CHARS ? WAIT_CYCLES_NEW : WAIT_CYCLES;
+
+    /* THRE only: TEMT never comes on some (pitfall 5). */
+    if (wait_lsr(p, LSR_THRE, cycles >> p->timeouts, WAIT_ROUNDS >> p->timeouts))
+        return true;
+    p->timeouts = (uint8_t)MIN(p->timeouts + 1, TIMEOUTS_MAX);
+    p->calm = 0;
+    p->state = SERIAL_STALLED;
+    return false;
+}
+
+/* One character, or a note that it is lost. */
 static void put(struct serial_port *p, char c)
 {
-    if (p->state != SERIAL_ON) {
+    if (p->state != SERIAL_ON || (p->credit == 0 && !wait_for_room(p))) {
         p->lost++;
         return;
     }
-    if (p->credit == 0) {
-        if (!wait_lsr(p, LSR_THRE, WAIT_CYCLES, WAIT_ROUNDS)) {
-            p->state = ++p->timeouts >= TIMEOUTS_MAX ? SERIAL_DEAD : SERIAL_STALLED;
-            p->lost++;
-            return;
-        }
+    if (p->credit == 0)
         p->credit = p->fifo ? FIFO_SIZE : 1;
-    }
     reg_write(p, REG_DATA, (uint8_t)c);
     p->credit--;
+    p->sent++;
+    if (p->timeouts && ++p->calm == CALM_CHARS)
+        p->timeouts = 0;
 }
 
 static void put_text(struct serial_port *p, const char *s, size_t n)
@@ -275,9 +289,9 @@ void serial_drain(void)
 void serial_describe(const struct serial_port *p, char *buf, size_t size)
 {
     static const char *const states[] = {
-        [SERIAL_UNUSED] = "unused",  [SERIAL_UNMAPPED] = "not mapped yet",
-        [SERIAL_ABSENT] = "absent",  [SERIAL_STALLED] = "stalled",
-        [SERIAL_DEAD] = "timed out", [SERIAL_ON] = "on",
+        [SERIAL_UNUSED] = "unused", [SERIAL_UNMAPPED] = "not mapped yet",
+        [SERIAL_ABSENT] = "absent", [SERIAL_STALLED] = "stalled",
+        [SERIAL_ON] = "on",
     };
     uint32_t clock = p->clock ? p->clock : SERIAL_CLOCK_HZ;
 

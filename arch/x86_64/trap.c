@@ -215,7 +215,7 @@ static void exception_fatal(struct trap_frame *f, uint64_t cr2)
     if ((f->vector == VECTOR_PF || f->vector == VECTOR_DF) && trap_describe_address &&
         cr2 - VMAP_BASE < VMAP_SIZE_MAX)
         trap_describe_address(cr2);
-    backtrace_print(f->rip, f->rbp);
+    backtrace_print_frame(f);
     panic_end();
 }
 

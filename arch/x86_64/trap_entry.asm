@@ -1,7 +1,7 @@
 ; trap_entry.asm: where the CPU enters the kernel on each of the 256 vectors.
 ;
-; Each stub makes the stack look the same (an error code, 0 where the CPU pushes none, then the vector) and
-; all meet in trap_common, which saves the registers as struct trap_frame (arch/trap.h) and calls
+; Each stub makes the stack look the same (an error code, 0 where the CPU pushes none, then the vector)
+; and all meet in trap_common, which saves the registers as struct trap_frame (arch/trap.h) and calls
 ; trap_dispatch(frame). There is no user mode: no SWAPGS, and GS is valid before the IDT is loaded.
 
 bits 64
@@ -39,7 +39,8 @@ global trap_stubs, trap_stubs_end
 
 section .text
 
-; Exceptions that push an error code: 8, 10-14, 17, 21, 29, 30 (SDM 3A table 6-1; APM 2 8.2 for 29, 30).
+; Exceptions that push an error code: 8, 10-14, 17, 21, 29, 30 (SDM 3A table 6-1; APM 2 8.2 for the
+; last two).
 %define HAS_ERROR(v) (v == 8 || (v >= 10 && v <= 14) || v == 17 || v == 21 || v == 29 || v == 30)
 
 align STUB_SIZE
@@ -57,8 +58,8 @@ trap_stubs:
     align STUB_SIZE, int3
 trap_stubs_end:
 
-; Stack: vector, error, rip, cs, rflags, rsp, ss. The CPU aligned RSP to 16 before it pushed five words;
-; with seven words here and fifteen registers it is aligned again at the call.
+; Stack: vector, error, rip, cs, rflags, rsp, ss. The CPU aligned RSP to 16 before it pushed five
+; words; with seven words here and fifteen registers it is aligned again at the call.
 align 16
 trap_common:
     cld
@@ -85,8 +86,8 @@ trap_common:
     add rsp, 16
     iretq
 
-; A fault inside an NMI handler: IRET would let the next NMI in, on the stack that the handler is still
-; using (SDM 3A 6.7.1). Same privilege and segments, so POPF and RET do. Their two words go
+; A fault inside an NMI handler: IRET would let the next NMI in, on the stack that the handler is
+; still using (SDM 3A 6.7.1). Same privilege and segments, so POPF and RET do. Their two words go
 ; below the interrupted stack pointer, where the frame's own rsp and ss may lie: hence the detour of
 ; the new stack pointer through the error slot.
 .without_iret:

@@ -164,13 +164,20 @@ static void print_address(uintptr_t addr, bool ret)
         kprintf("#   %016lx ?\n", addr);
 }
 
-void backtrace_print(uintptr_t rip, uintptr_t rbp)
+/* True if addr lies behind a call with a 32-bit displacement: it looks like a return address. */
+static bool follows_call(uintptr_t addr)
+{
+    uint64_t bytes;
+
+    return symbol_is_text(addr - 5) && probe_read8((const void *)(addr - 5), &bytes) &&
+           (bytes & 0xff) == 0xe8;
+}
+
+static void print_chain(uintptr_t rbp)
 {
     uint64_t next, ret;
     unsigned n;
 
-    kprintf("# backtrace:\n");
-    print_address(rip, false);
     for (n = 0; n < BACKTRACE_MAX; n++) {
         if (rbp == 0 || !IS_ALIGNED(rbp, sizeof(uintptr_t)))
             return;
@@ -186,4 +193,24 @@ void backtrace_print(uintptr_t rip, uintptr_t rbp)
         rbp = next;
     }
     kprintf("#   ...\n");
+}
+
+void backtrace_print(uintptr_t rip, uintptr_t rbp)
+{
+    kprintf("# backtrace:\n");
+    print_address(rip, false);
+    print_chain(rbp);
+}
+
+/* The compilers leave out the frame of a function that calls nothing; then the chain lacks its
+ * caller, whose address is still the last thing on the stack. */
+void backtrace_print_frame(const struct trap_frame *f)
+{
+    uint64_t ret;
+
+    kprintf("# backtrace:\n");
+    print_address(f->rip, false);
+    if (probe_read8((const void *)f->rsp, &ret) && follows_call(ret))
+        print_address(ret, true);
+    print_chain(f->rbp);
 }

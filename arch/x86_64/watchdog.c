@@ -87,7 +87,7 @@ static void print_state(const struct trap_frame *f)
     if (irq)
         kprintf("# watchdog: cpu %u is in an interrupt that came at %pS\n", this_cpu_id(),
                 (void *)irq->rip);
-    backtrace_print(f->rip, f->rbp);
+    backtrace_print_frame(f);
 }
 
 bool watchdog_nmi(const struct trap_frame *f)

@@ -17,7 +17,6 @@ enum serial_state {
     SERIAL_UNMAPPED, /* MMIO, waits for serial_map() */
     SERIAL_ABSENT,   /* the probe found nothing */
     SERIAL_STALLED,  /* timed out, looked at again at the next write */
-    SERIAL_DEAD,     /* timed out too often */
     SERIAL_ON,
 };
 
@@ -35,8 +34,10 @@ struct serial_port {
     bool fifo;
     bool fresh;       /* found, and not yet sent what was logged before */
     uint8_t credit;   /* characters that fit without another look at LSR */
-    uint8_t timeouts; /* so far */
+    uint8_t timeouts; /* of late */
+    uint16_t calm;    /* characters since the last one */
     uint16_t divisor; /* in use */
+    uint64_t sent;    /* characters */
     uint64_t lost;    /* characters, while stalled */
 };
 

@@ -26,7 +26,7 @@ void watchdog_set_busy(bool busy);
  * limit every busy CPU does, and the run ends.
  */
 void watchdog_check(void);
-/* Called to end the run, in interrupt context; must not return. NULL: prints "RESULT: ERROR …" and
+/* Called to end the run, in interrupt context; must not return. NULL: prints "RESULT: ERROR" and
  * ends the machine with VERDICT_ERROR. */
 void watchdog_set_end(void (*fn)(unsigned cpu));
 /* Called in NMI context for one more line about the CPU, e.g. TLB requests it has not answered. */
