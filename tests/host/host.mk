@@ -3,6 +3,7 @@
 #
 # A test program is one line:  $(eval $(call host_test,NAME,SOURCES,FLAGS,LIBS))
 # A fuzzer is one line:        $(eval $(call host_fuzz,NAME,SOURCES,FLAGS))
+# (tests/host/NAME.dict is its dictionary, if there is one)
 # Each is linked with all of lib/ (but string.c: libc has it) and tests/host/testlib.c. FLAGS and
 # LIBS may be empty. Programs print to stderr, exit with 0 for success, and take MM_SEED.
 
@@ -12,6 +13,7 @@ FUZZCC ?= clang
 Q ?= $(if $(V),,@)
 HOST_TIMEOUT ?= 120
 SECONDS ?= 60
+TSAN_RUNS ?= 3
 HOST_OUT ?= $(BUILD)/host
 FUZZ_OUT ?= $(BUILD)/fuzz
 HOST_SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -23,6 +25,8 @@ HOST_CFLAGS = -std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-common -pthread \
 
 HOST_LIB_SRCS := $(filter-out lib/string.c,$(sort $(wildcard lib/*.c))) tests/host/testlib.c
 HOST_TESTS :=
+# Programs with threads; `make tsan` runs them under ThreadSanitizer. A line to add: TSAN_TESTS += NAME
+TSAN_TESTS := lib_printf_test
 HOST_FUZZERS :=
 
 # $(1) output folder, $(2) compiler, $(3) flags: how sources become objects there
@@ -82,9 +86,11 @@ $(eval $(call host_fuzz,fuzz_memrange,tests/host/fuzz_memrange.c tests/host/memr
 $(eval $(call host_fuzz,fuzz_options,tests/host/fuzz_options.c))
 $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_compare.c))
 
+-include tests/host/mm.mk
+
 # ---- targets ----
 
-.PHONY: test-host build-host fuzz build-fuzz host-tools
+.PHONY: test-host build-host tsan fuzz build-fuzz host-tools
 
 # A missing tool is a line that names its package, not a compiler's error.
 host-tools:
@@ -95,19 +101,28 @@ host-tools:
 		$(HOSTCC) -fsyntax-only -x c - 2>/dev/null || \
 		{ echo "cmocka.h is missing: install the package libcmocka-dev (make deps does)"; exit 1; }
 
-build-host: $(HOST_TESTS:%=$(HOST_OUT)/%)
+HOST_CHOSEN = $(or $(HOST_ONLY),$(HOST_TESTS))
+
+build-host: $(HOST_CHOSEN:%=$(HOST_OUT)/%)
 
 test-host: build-host ## tests of lib/ and mm/ on this machine, with sanitizers (HOST_ONLY="names", MM_SEED=n)
-	$(Q)sh tests/host/run.sh $(HOST_OUT) $(HOST_TIMEOUT) $(or $(HOST_ONLY),$(HOST_TESTS))
+	$(Q)sh tests/host/run.sh $(HOST_OUT) $(HOST_TIMEOUT) $(HOST_CHOSEN)
+
+tsan: ## host tests with threads under ThreadSanitizer, TSAN_RUNS=3 times
+	$(Q)for i in $$(seq $(TSAN_RUNS)); do \
+		$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) test-host \
+			HOST_OUT=$(BUILD)/host-tsan HOST_SAN=-fsanitize=thread HOST_ONLY="$(TSAN_TESTS)" || exit 1; \
+	done
 
 build-fuzz: $(HOST_FUZZERS:%=$(FUZZ_OUT)/%)
 
 fuzz: build-fuzz ## fuzzers, each for SECONDS=60
 	$(Q)for f in $(HOST_FUZZERS); do \
 		mkdir -p $(FUZZ_OUT)/$$f.corpus; \
+		dict=tests/host/$$f.dict; \
 		echo "fuzz: $$f for $(SECONDS) s"; \
 		timeout $$(($(SECONDS) + 60)) $(FUZZ_OUT)/$$f -max_total_time=$(SECONDS) -timeout=10 \
-			-print_final_stats=1 -artifact_prefix=$(FUZZ_OUT)/$$f. $(FUZZ_OUT)/$$f.corpus \
+			$$(test -f $$dict && echo -dict=$$dict) -print_final_stats=1 -artifact_prefix=$(FUZZ_OUT)/$$f. $(FUZZ_OUT)/$$f.corpus \
 			>$(FUZZ_OUT)/$$f.log 2>&1 || \
 			{ tail -n 40 $(FUZZ_OUT)/$$f.log; echo "fuzz: $$f FAILED, log $(FUZZ_OUT)/$$f.log"; exit 1; }; \
 		grep -h 'number_of_executed_units\|cov:' $(FUZZ_OUT)/$$f.log | tail -n 2; \

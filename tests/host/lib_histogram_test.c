@@ -148,6 +148,12 @@ static void counters_saturate(void **state)
     /* n * per_10000 would not fit in 64 bits */
     h.n = 1ULL << 60;
     assert_true(hist_percentile(&h, 9999) == UINT64_MAX);
+    /* and here it would wrap to 0, which would give the first value */
+    hist_init(&h);
+    hist_add(&h, 3);
+    hist_add(&h, 9);
+    h.n = 1ULL << 62;
+    assert_true(hist_percentile(&h, 4) == 9);
 }
 
 int main(void)

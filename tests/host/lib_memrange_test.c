@@ -132,6 +132,31 @@ static void islands(void **state)
     compare(in, 8);
 }
 
+/* Two islands leave three gaps, five entries in all. With room for four the smallest gap goes, from
+ * wherever it is; the islands stay. */
+static void smallest_go_first(void **state)
+{
+    static const uint64_t gap[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3},
+                                      {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(gap); i++) {
+        for (size_t cap = 4; cap <= 5; cap++) {
+            uint64_t a = 0x10000 + gap[i][0] * 0x1000, b = a + 0x1000 + gap[i][1] * 0x1000;
+            uint64_t end = b + 0x1000 + gap[i][2] * 0x1000, usable = 0;
+            struct mem_range r[5] = {{0x10000, end - 0x10000, MEM_USABLE, 0},
+                                     {a, 0x1000, MEM_RESERVED, 0},
+                                     {b, 0x1000, MEM_RESERVED, 0}};
+            assert_int_equal(memrange_sanitise(r, 3, cap), cap);
+            assert_true(memrange_total(r, cap, MEM_RESERVED) == 0x2000);
+            for (uint64_t size = 3; size > 5 - cap; size--)
+                usable += size * 0x1000;
+            CHECK_MSG(memrange_total(r, cap, MEM_USABLE) == usable, "order %u, room for %zu", i,
+                      cap);
+        }
+    }
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -147,9 +172,10 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_maps),   cmocka_unit_test(order_does_not_matter),
-        cmocka_unit_test(firmware_like), cmocka_unit_test(edges),
-        cmocka_unit_test(islands),       cmocka_unit_test(names),
+        cmocka_unit_test(random_maps),       cmocka_unit_test(order_does_not_matter),
+        cmocka_unit_test(firmware_like),     cmocka_unit_test(edges),
+        cmocka_unit_test(islands),           cmocka_unit_test(names),
+        cmocka_unit_test(smallest_go_first),
     };
     return cmocka_run_group_tests_name("memrange", tests, NULL, NULL);
 }

@@ -303,6 +303,19 @@ static void small_message_buffers(void **state)
     assert_string_equal(msg, "unknown option 'a'");
 }
 
+/* Swapping two neighbours is one mistake, not two: "olck" is nearer to "lock" than to "oak". */
+static void swapped_letters(void **state)
+{
+    static const struct option two[] = {
+        {.key = "oak", .type = OPT_BOOL, .value = &v.pools},
+        {.key = "lock", .type = OPT_BOOL, .value = &v.pools},
+    };
+
+    (void)state;
+    assert_int_equal(options_parse_table(two, 2, "olck=1", 6, msg, sizeof(msg)), ERR_INVAL);
+    assert_string_equal(msg, "unknown option 'olck': did you mean 'lock'?");
+}
+
 /* ---- the linker's table ---- */
 
 static bool reg_flag;
@@ -357,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup(errors_change_nothing, reset),
         cmocka_unit_test_setup(long_values, reset),
         cmocka_unit_test_setup(small_message_buffers, reset),
+        cmocka_unit_test(swapped_letters),
         cmocka_unit_test(registered_options),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);

@@ -346,8 +346,19 @@ static void validation_finds_damage(void **state)
     assert_int_equal(rb_validate(&root), -1);
 
     top = small_tree(&root);
-    top->left = NULL; /* a lost subtree */
+    top->left = NULL; /* a lost subtree: the other side is higher */
     assert_int_equal(rb_validate(&root), -1);
+
+    /* fewer black nodes on a path than on the first: a black root, a black and a red child */
+    small_tree(&root);
+    while (rb_validate(&root) > 3)
+        rb_erase(&root, rb_last(&root), NULL);
+    assert_int_equal(rb_validate(&root), 3);
+    root.node->left->parent_color |= 1;
+    root.node->right->parent_color &= ~(uintptr_t)1;
+    assert_int_equal(rb_validate(&root), -1);
+    root.node->right->parent_color |= 1;
+    assert_int_equal(rb_validate(&root), 3);
 }
 
 int main(void)
