@@ -23,7 +23,10 @@ struct sim_cpu {
     uint32_t irq_depth;
     uint32_t nmi_depth;
     uint32_t locks_held;
+    uint32_t hook_depth; /* nested calls into the page allocator */
+    uint32_t call_depth; /* nested calls into the API */
     bool irq_off;
+    uint64_t interrupts; /* handlers run */
 };
 
 extern __thread struct sim_cpu *sim_this;

@@ -29,19 +29,30 @@ uint64_t sim_frames(void);
 void sim_arch_reset(void);
 void sim_serve_tlb(struct sim_cpu *c);
 void sim_serve_calls(struct sim_cpu *c);
-void sim_lock_reset(void);
 
-/* sim_oracle.c; the caller holds nothing. */
+/* sim_lock.c */
+void sim_lock_reset(void);
+const char *sim_lock_name(void); /* class of the lock this CPU took last */
+
+/* sim_oracle.c, oracle_tables.c */
 void oracle_reset(void);
+/* CPU `cpu` drops [start, end), or everything. */
 void oracle_flush(unsigned cpu, uintptr_t start, uintptr_t end, bool full);
 void oracle_frames_taken(uint64_t pfn, uint64_t n);
 void oracle_frames_freed(uint64_t pfn, uint64_t n);
-void oracle_shootdown(void);
+/* Notes an access of this CPU, which caches its translation. */
+void oracle_used(uintptr_t va);
+bool oracle_stale_here(uintptr_t va);
 
-/* sim_api.c: brackets of the calls into mm/. */
-void oracle_api_enter(void);
-void oracle_api_leave(void);
-void oracle_aliases_begin(void);
-void oracle_aliases_end(void);
+/* Brackets of a call into mm/: what it unmaps counts as unmapped once it has returned. */
+bool oracle_call_begin(void);
+void oracle_call_end(bool outermost);
+/* Brackets of vm_unmap_aliases(). */
+struct oracle_promise {
+    uint64_t time;
+    uint64_t call_since[SIM_MAX_CPUS];
+};
+void oracle_aliases_begin(struct oracle_promise *p);
+void oracle_aliases_end(const struct oracle_promise *p);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * sim_arch.c: what <arch/...> declares and mm/ calls: locks, shootdown, interrupts to other CPUs, time, console.
+ * sim_arch.c: what <arch/...> declares and mm/ calls: shootdown, interrupts to other CPUs, time, panic; and how a
+ * failure is reported.
  *
  * The shootdown is the machine's protocol: a request per target, an interrupt, and a wait that answers
  * requests of others. A CPU that runs nothing is halted with interrupts on, so it answers at once.
@@ -16,9 +17,9 @@
 #include "tests/host/sim/internal.h"
 #include "tests/host/testlib.h"
 #include <arch/clock.h>
+#include <arch/cpu.h>
 #include <arch/percpu.h>
 #include <arch/smp.h>
-#include <arch/spinlock.h>
 #include <arch/tlb.h>
 
 const char *const sim_rule_names[] = {
@@ -76,75 +77,6 @@ void panic(const char *fmt, ...)
         longjmp(*test_panic_to, 1);
     sim_fail(SIM_PANIC, "%s", test_panic_text);
     abort();
-}
-
-/* ---- locks ---- */
-
-static const struct spinlock *wanted[SIM_MAX_CPUS];
-static uint64_t contended; /* atomic */
-
-bool spin_trylock(struct spinlock *l)
-{
-    uint32_t open = 0;
-
-    sim_point();
-    if (!__atomic_compare_exchange_n(&l->val, &open, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return false;
-    __atomic_store_n(&l->owner, this_cpu_id() + 1, __ATOMIC_RELAXED);
-    sim_this->locks_held++;
-    return true;
-}
-
-void spin_lock(struct spinlock *l)
-{
-    if (__atomic_load_n(&l->owner, __ATOMIC_RELAXED) == this_cpu_id() + 1)
-        sim_fail(SIM_LOCK_ORDER, "lock %s is taken again by its holder", l->class ? l->class->name : "?");
-    if (spin_trylock(l))
-        return;
-    __atomic_fetch_add(&contended, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&wanted[this_cpu_id()], l, __ATOMIC_RELAXED);
-    do {
-        tlb_poll();
-        cpu_relax();
-    } while (!spin_trylock(l));
-    __atomic_store_n(&wanted[this_cpu_id()], NULL, __ATOMIC_RELAXED);
-}
-
-void spin_unlock(struct spinlock *l)
-{
-    sim_point();
-    if (__atomic_load_n(&l->owner, __ATOMIC_RELAXED) != this_cpu_id() + 1)
-        sim_fail(SIM_LOCK_ORDER, "lock %s is released by one who does not hold it",
-                 l->class ? l->class->name : "?");
-    __atomic_store_n(&l->owner, 0, __ATOMIC_RELAXED);
-    sim_this->locks_held--;
-    __atomic_store_n(&l->val, 0, __ATOMIC_RELEASE);
-    sim_point();
-}
-
-unsigned spin_held(void)
-{
-    return sim_this->locks_held;
-}
-
-const struct spinlock *spin_wanted(unsigned cpu)
-{
-    return __atomic_load_n(&wanted[cpu], __ATOMIC_RELAXED);
-}
-
-void spin_select(bool hypervisor)
-{
-    (void)hypervisor;
-}
-
-const char *spin_kind(void)
-{
-    return "sim";
-}
-
-uint64_t spin_contended_total(void)
-{
-    return __atomic_load_n(&contended, __ATOMIC_RELAXED);
 }
 
 /* ---- shootdown ---- */
@@ -217,7 +149,10 @@ static void shootdown(uintptr_t start, uintptr_t end, bool full)
     unsigned self = this_cpu_id();
 
     sim_point();
-    oracle_shootdown();
+    if (sim_this->locks_held)
+        sim_fail(SIM_LOCK_HELD, "a shootdown is asked for with lock %s held", sim_lock_name());
+    if (sim_this->nmi_depth)
+        sim_fail(SIM_CONTEXT, "a shootdown is asked for in NMI context");
     if (tlb_trace)
         tlb_trace(start, end, full);
     __atomic_fetch_add(full ? &counters.full : &counters.range, 1, __ATOMIC_RELAXED);
@@ -350,10 +285,8 @@ void sim_arch_reset(void)
 {
     __atomic_store_n(&failed, SIM_OK, __ATOMIC_RELAXED);
     failure_text[0] = '\0';
-    memset(wanted, 0, sizeof(wanted));
     memset(requests, 0, sizeof(requests));
     memset(calls, 0, sizeof(calls));
     counters = (struct tlb_counters){0};
-    contended = 0;
     tlb_trace = NULL;
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #if defined(__SANITIZE_ADDRESS__)
 #define SIM_ASAN 1
 #elif defined(__has_feature)
@@ -30,6 +31,7 @@
 
 #define STACK_SIZE         (256 * 1024)
 #define HANG_STEPS_DEFAULT 2000000
+#define WORKING_POINTS     64
 
 struct sim_options sim_opt;
 struct sim_cpu sim_cpus[SIM_MAX_CPUS];
@@ -43,22 +45,25 @@ __thread struct sim_cpu *sim_this = &boot_cpu;
 struct fiber {
     void *sp;
     char *stack;
-    bool done;
-    uint32_t idle; /* atomic; also for pthreads */
+    uint32_t idle; /* atomic; also for pthreads: its function has returned */
     uint32_t priority;
+    int64_t turn;    /* budget at the turn's start */
+    uint64_t points; /* passed since its last pause */
 };
 static struct fiber fibers[SIM_MAX_CPUS];
 static void *main_sp;
 static unsigned running;       /* CPUs of this run */
-static unsigned remaining;     /* of them not done */
+static uint32_t working;       /* atomic; of them not idle */
 static unsigned current;
 static bool abandoned;
 static void (*run_fn)(void *);
 static void *run_arg;
 
 static struct rng sched_rng;
-static uint32_t turn_mean;     /* marked points per turn; 0: by priority */
-static uint64_t steps, pauses; /* turns taken; turns since something but a pause happened */
+static uint32_t turn_mean;     /* marked points per turn */
+static bool by_priority;
+static uint64_t steps;         /* turns taken */
+static uint64_t pauses;        /* in a row by CPUs that do nothing else */
 static void (*storm_fn)(void);
 static uint32_t storm_every;
 
@@ -81,16 +86,14 @@ static size_t main_stack_size;
 #endif
 
 /* From the running context (`save`) to CPU `to`, or to sim_run()'s caller (to == running). */
-static void switch_to(void **save, unsigned to, bool dying)
+static void switch_to(void **save, unsigned to)
 {
 #ifdef SIM_ASAN
     void *fake = NULL;
     const void *bottom = to == running ? main_stack_bottom : fibers[to].stack;
     size_t size = to == running ? main_stack_size : STACK_SIZE;
 
-    __sanitizer_start_switch_fiber(dying ? NULL : &fake, bottom, size);
-#else
-    (void)dying;
+    __sanitizer_start_switch_fiber(&fake, bottom, size);
 #endif
     sim_this = to == running ? &boot_cpu : &sim_cpus[to];
     current = to;
@@ -100,19 +103,45 @@ static void switch_to(void **save, unsigned to, bool dying)
 #endif
 }
 
-static int64_t next_turn(void)
+static void begin_turn(unsigned cpu)
 {
-    uint64_t mean = turn_mean ? turn_mean : 64;
-
-    return (int64_t)rng_below(&sched_rng, 2 * mean);
+    fibers[cpu].turn = sim_cpus[cpu].budget = (int64_t)rng_below(&sched_rng, 2 * turn_mean);
 }
 
+/* A waiting loop passes few points from pause to pause. When all CPUs do only that for long, nothing
+ * will ever happen. */
+static void watch_progress(struct sim_cpu *c, bool relaxed)
+{
+    uint64_t limit = sim_opt.hang_steps ? sim_opt.hang_steps : HANG_STEPS_DEFAULT;
+    struct fiber *f = &fibers[c->id];
+
+    f->points += (uint64_t)(f->turn - c->budget);
+    if (f->points >= WORKING_POINTS)
+        pauses = 0;
+    if (!relaxed)
+        return;
+    f->points = 0;
+    if (++pauses > limit)
+        sim_fail(SIM_HANG, "no CPU got anywhere in %lu pauses", (unsigned long)limit);
+}
+
+static bool runnable(unsigned cpu)
+{
+    return !fibers[cpu].idle || sim_cpus[cpu].pending;
+}
+
+/* Each returns `running` if no CPU has anything to do. */
 static unsigned pick_even(void)
 {
-    unsigned n = (unsigned)rng_below(&sched_rng, remaining);
+    unsigned n = 0, left;
 
     for (unsigned i = 0; i < running; i++)
-        if (!fibers[i].done && n-- == 0)
+        n += runnable(i);
+    if (n == 0)
+        return running;
+    left = (unsigned)rng_below(&sched_rng, n);
+    for (unsigned i = 0; i < running; i++)
+        if (runnable(i) && left-- == 0)
             return i;
     return running;
 }
@@ -122,7 +151,7 @@ static unsigned pick_highest(void)
     unsigned best = running;
 
     for (unsigned i = 0; i < running; i++)
-        if (!fibers[i].done && (best == running || fibers[i].priority > fibers[best].priority))
+        if (runnable(i) && (best == running || fibers[i].priority > fibers[best].priority))
             best = i;
     return best;
 }
@@ -133,15 +162,8 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
     unsigned to;
 
     steps++;
-    if (relaxed) {
-        uint64_t limit = sim_opt.hang_steps ? sim_opt.hang_steps : HANG_STEPS_DEFAULT;
-
-        if (++pauses > limit)
-            sim_fail(SIM_HANG, "no CPU got anywhere for %lu turns", (unsigned long)limit);
-    } else {
-        pauses = 0;
-    }
-    if (turn_mean) {
+    watch_progress(c, relaxed);
+    if (!by_priority) {
         to = pick_even();
     } else {
         if (relaxed)
@@ -153,25 +175,28 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
         if (fibers[to].priority == 0)
             to = pick_even();
     }
-    c->budget = next_turn();
+    begin_turn(c->id);
     if (to == c->id)
         return;
     sim_stats.switches++;
-    switch_to(&fibers[c->id].sp, to, false);
+    switch_to(&fibers[c->id].sp, to);
 }
 
+/* A handler is a context of its own: what it calls is not part of what was interrupted. */
 static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
 {
-    uint32_t held = c->locks_held;
+    uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
 
     c->irq_off = true;
     c->irq_depth++;
-    c->locks_held = 0;
-    sim_stats.interrupts++;
+    c->locks_held = c->hook_depth = c->call_depth = 0;
+    c->interrupts++;
     fn(c);
     if (c->locks_held)
         sim_fail(SIM_CONTEXT, "an interrupt handler ended with %u locks held", c->locks_held);
     c->locks_held = held;
+    c->hook_depth = hooks;
+    c->call_depth = calls;
     c->irq_depth--;
     c->irq_off = false;
 }
@@ -182,24 +207,39 @@ static void storm_handler(struct sim_cpu *c)
     storm_fn();
 }
 
+static void serve_pending(struct sim_cpu *c)
+{
+    uint32_t p = __atomic_load_n(&c->pending, __ATOMIC_ACQUIRE);
+
+    if (p & SIM_PENDING_TLB)
+        sim_serve_tlb(c);
+    if (p & SIM_PENDING_CALL)
+        run_handler(c, sim_serve_calls);
+}
+
+/* A CPU's own counter, so that CPUs that run free share nothing. */
+static void free_storm(struct sim_cpu *c)
+{
+    c->budget = INT32_MAX;
+    if (!storm_every)
+        return;
+    c->budget = storm_every / 2 + (uint32_t)((c->interrupts + c->id) * 0x9e3779b97f4a7c15ULL >> 40) % storm_every;
+    if (!c->irq_off && c->irq_depth == 0)
+        run_handler(c, storm_handler);
+}
+
 void sim_point_slow(struct sim_cpu *c)
 {
     if (c == &boot_cpu) {
         c->budget = INT64_MAX;
         return;
     }
-    if (!c->irq_off) {
-        uint32_t p = __atomic_load_n(&c->pending, __ATOMIC_ACQUIRE);
-
-        if (p & SIM_PENDING_TLB)
-            sim_serve_tlb(c);
-        if (p & SIM_PENDING_CALL)
-            run_handler(c, sim_serve_calls);
-    }
+    if (!c->irq_off)
+        serve_pending(c);
     if (c->budget >= 0)
         return;
     if (sim_opt.free_running) {
-        c->budget = INT32_MAX;
+        free_storm(c);
         return;
     }
     if (storm_every && !c->irq_off && c->irq_depth == 0 &&
@@ -249,13 +289,14 @@ uint64_t sim_steps(void)
     return steps;
 }
 
-/* A CPU goes idle: from here on others serve its requests, what came before it serves itself. */
+/* From here on others may serve its TLB requests; what came before it serves itself. */
 static void go_idle(struct sim_cpu *c)
 {
+    if (c->locks_held)
+        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
     c->irq_off = false;
     __atomic_store_n(&fibers[c->id].idle, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->pending, __ATOMIC_SEQ_CST))
-        sim_point_slow(c);
+    __atomic_fetch_sub(&working, 1, __ATOMIC_SEQ_CST);
 }
 
 static void fiber_main(void)
@@ -267,14 +308,13 @@ static void fiber_main(void)
 #endif
     c = sim_this;
     run_fn(run_arg);
-    c = &sim_cpus[current];
-    if (c->locks_held)
-        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
     go_idle(c);
-    fibers[c->id].done = true;
-    remaining--;
-    switch_to(&fibers[c->id].sp, remaining ? pick_even() : running, true);
-    abort(); /* nobody switches to a finished CPU */
+    pauses = 0;
+    for (;;) {
+        serve_pending(c);
+        if (!c->pending)
+            switch_to(&fibers[c->id].sp, pick_even());
+    }
 }
 
 static void fiber_make(unsigned cpu)
@@ -302,10 +342,10 @@ static void fiber_make(unsigned cpu)
     sp -= 6;
     memset(sp, 0, 6 * sizeof(*sp));
     f->sp = sp;
-    f->done = false;
     f->idle = 0;
     f->priority = 1 + (uint32_t)rng_below(&sched_rng, 1u << 20);
-    sim_cpus[cpu].budget = next_turn();
+    f->points = 0;
+    begin_turn(cpu);
 }
 
 void sim_leave_run(void)
@@ -313,13 +353,17 @@ void sim_leave_run(void)
     void *gone;
 
     abandoned = true;
-    switch_to(&gone, running, true);
+    switch_to(&gone, running);
     abort();
 }
 
 static void run_by_schedule(unsigned n)
 {
-    static const uint32_t turns[] = {2, 8, 40, 0};
+    static const struct {
+        uint32_t mean;
+        bool by_priority;
+    } kinds[] = {{2, false}, {8, false}, {40, false}, {200, false}, {20, true}, {100, true}};
+    unsigned kind = (unsigned)rng_below(&sched_rng, ARRAY_SIZE(kinds));
 
 #ifdef SIM_ASAN
     pthread_attr_t attr;
@@ -330,27 +374,31 @@ static void run_by_schedule(unsigned n)
     pthread_attr_destroy(&attr);
     main_stack_bottom = bottom;
 #endif
-    turn_mean = turns[rng_below(&sched_rng, ARRAY_SIZE(turns))];
+    turn_mean = kinds[kind].mean;
+    by_priority = kinds[kind].by_priority;
     pauses = 0;
-    remaining = n;
+    working = n;
     for (unsigned i = 0; i < n; i++)
         fiber_make(i);
     sim_stats.schedules++;
-    switch_to(&main_sp, pick_even(), false);
+    switch_to(&main_sp, pick_even());
     for (unsigned i = 0; i < n; i++)
         fibers[i].idle = 1;
 }
 
 static void *thread_main(void *arg)
 {
+    const struct timespec moment = {.tv_nsec = 50000};
     struct sim_cpu *c = arg;
 
     sim_this = c;
-    c->budget = INT32_MAX;
+    c->budget = storm_every ? storm_every : INT32_MAX;
     run_fn(run_arg);
-    if (c->locks_held)
-        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
     go_idle(c);
+    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) || __atomic_load_n(&c->pending, __ATOMIC_SEQ_CST)) {
+        serve_pending(c);
+        nanosleep(&moment, NULL);
+    }
     return NULL;
 }
 
@@ -358,6 +406,7 @@ static void run_free(unsigned n)
 {
     pthread_t threads[SIM_MAX_CPUS];
 
+    working = n;
     for (unsigned i = 0; i < n; i++)
         fibers[i].idle = 0;
     for (unsigned i = 0; i < n; i++)
@@ -383,6 +432,10 @@ bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
     else
         run_by_schedule(n);
     sim_running = false;
+    for (unsigned i = 0; i < n; i++) {
+        sim_stats.interrupts += sim_cpus[i].interrupts;
+        sim_cpus[i].interrupts = 0;
+    }
     return sim_failure() == SIM_OK && !abandoned;
 }
 
@@ -402,7 +455,6 @@ void sim_cpu_reset(void)
 
         sim_cpus[i] = (struct sim_cpu){.id = i, .percpu_offset = offset};
         fibers[i].idle = 1;
-        fibers[i].done = true;
     }
     boot_cpu = (struct sim_cpu){.budget = INT64_MAX, .percpu_offset = sim_cpus[0].percpu_offset};
 }

@@ -24,6 +24,7 @@ void sim_machine(const struct sim_options *o)
     sim_mem_reset();
     sim_cpu_reset();
     sim_arch_reset();
+    sim_lock_reset();
     oracle_reset();
 }
 

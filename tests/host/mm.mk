@@ -1,0 +1,35 @@
+# mm.mk: mm/ on the simulated machine (tests/host/sim). Included by host.mk.
+#
+# A test program is one line:  $(eval $(call sim_test,NAME,SOURCES))
+# It is linked with all of mm/, compiled unmodified against tests/host/include and with CONFIG_DEBUG, and with
+# the simulation and its hooks. A program of another flavour names its own folder (see below).
+
+SIM_FLAGS := -Iarch/x86_64/include -DCONFIG_DEBUG
+SIM_SRCS := $(sort $(wildcard tests/host/sim/*.c))
+SIM_MM_SRCS := $(sort $(wildcard mm/*.c))
+SIM_LINK := @tests/host/sim/wrap.opts -Wl,-T,tests/host/sim/mm_data.ld
+
+# $(1) folder, $(2) compiler, $(3) flags: libmm.a and libsim.a there
+define sim_archives
+$(call host_objects,$(1)/sim.dir,$(2),$(3) $$(SIM_FLAGS))
+$(1)/libmm.a: $$(SIM_MM_SRCS:%.c=$(1)/sim.dir/%.o)
+	@rm -f $$@
+	$$(Q)ar rcs $$@ $$^
+$(1)/libsim.a: $$(SIM_SRCS:%.c=$(1)/sim.dir/%.o)
+	@rm -f $$@
+	$$(Q)ar rcs $$@ $$^
+-include $$(patsubst %.c,$(1)/sim.dir/%.d,$$(SIM_SRCS) $$(SIM_MM_SRCS))
+endef
+
+define sim_test
+HOST_TESTS += $(1)
+$(HOST_OUT)/$(1): $$(patsubst %.c,$(HOST_OUT)/sim.dir/%.o,$(2)) $(HOST_OUT)/libsim.a $(HOST_OUT)/libmm.a $(HOST_OUT)/libhost.a \
+		tests/host/sim/wrap.opts tests/host/sim/mm_data.ld
+	$$(Q)$$(HOSTCC) $$(HOST_SAN) -pthread $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
+		$$(SIM_LINK) -lcmocka -o $$@
+-include $$(patsubst %.c,$(HOST_OUT)/sim.dir/%.d,$(2))
+endef
+
+$(eval $(call sim_archives,$(HOST_OUT),$$(HOSTCC),$$(HOST_SAN)))
+
+$(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
