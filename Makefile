@@ -155,7 +155,9 @@ bench: ## exact instruction counts: one CPU, PVH, QEMU's -icount
 test: test-host test-qemu ## all tests that a change must pass
 
 # test-host, tsan and fuzz come from tests/host/host.mk; test-qemu and test-full from tests/qemu/qemu.mk.
+BUILD = $(O)
 -include tests/host/host.mk
+-include tests/host/boot.mk
 -include tests/qemu/qemu.mk
 
 ifeq ($(wildcard tests/host/host.mk),)

@@ -45,7 +45,7 @@ enum machine_exit machine_exit_option(const char *text, size_t n)
 
     while (i < n) {
         if (text[i] == '#') {
-            while (i < n && text[i] != '\n')
+            while (i < n && text[i] != '\n' && text[i] != '\r')
                 i++;
         } else if (is_space(text[i])) {
             i++;

@@ -3,6 +3,7 @@
  */
 #include "boot/efi/door.h"
 
+#include "boot/efi/map.h"
 #include "lib/string.h"
 #include <arch/cpu.h>
 #include <arch/pte.h>
@@ -80,20 +81,17 @@ static pte_t *new_table(void)
 
 UINT64 image_map(const struct boot_info *bi)
 {
-    unsigned levels = READ_CR(4) & CR4_LA57 ? 5 : 4, level;
-    const pte_t *old = (const pte_t *)(uintptr_t)(READ_CR(3) & PTE_ADDR);
-    pte_t *root = new_table(), *table = root, *next;
-    UINT64 at;
+    struct map_request request = {.levels = READ_CR(4) & CR4_LA57 ? 5 : 4,
+                                  .va = image_vaddr,
+                                  .pa = bi->kernel_phys,
+                                  .size = bi->kernel_size};
+    pte_t *root = new_table();
+    unsigned i;
 
     /* Below the root the tables stay the firmware's: leave.c keeps the kernel from reusing them. */
-    memcpy(root, old, PAGE_SIZE);
-    for (level = levels; level > 2; level--) {
-        next = new_table();
-        /* Five levels: the top entry's table may hold more than ours. None of it is the identity map. */
-        table[pte_index(image_vaddr, level)] = (uintptr_t)next | PTE_TABLE;
-        table = next;
-    }
-    for (at = 0; at < bi->kernel_size; at += PMD_SIZE)
-        table[pte_index(image_vaddr + at, 2)] = (bi->kernel_phys + at) | PTE_P | PTE_W | PTE_PS;
+    memcpy(root, (const void *)(uintptr_t)(READ_CR(3) & PTE_ADDR), PAGE_SIZE);
+    for (i = 0; i < request.levels - 2; i++)
+        request.tables[i] = new_table();
+    map_kernel(root, &request);
     return (uintptr_t)root;
 }

@@ -8,6 +8,7 @@
 #include "boot/boot_info.h"
 #include "boot/machine_end.h"
 #include "boot/port.h"
+#include "boot/pvh/free.h"
 #include "boot/pvh/pvh.h"
 #include "lib/string.h"
 
@@ -17,11 +18,6 @@
 #define TRAMPOLINE_LO  0x1000ULL   /* page 0 is nobody's */
 #define TRAMPOLINE_HI  0x9f000ULL  /* above it lies the EBDA of many machines */
 #define COM1           0x3f8
-
-/* Bytes that must not be handed out. */
-struct span {
-    uint64_t base, size;
-};
 
 enum { TAKEN_IMAGE, TAKEN_START, TAKEN_MAP, TAKEN_CMDLINE, TAKEN_WORK, TAKEN_COUNT };
 
@@ -43,48 +39,6 @@ static const struct hvm_memmap_entry *firmware_map(const struct hvm_start_info *
         return NULL;
     *n = si->memmap_entries;
     return (const struct hvm_memmap_entry *)(uintptr_t)si->memmap_paddr;
-}
-
-/* Where something taken or not RAM begins that overlaps [base, base + size); 0 if there is none. */
-static uint64_t conflict(const struct hvm_memmap_entry *map, size_t n, uint64_t base, uint64_t size)
-{
-    size_t i;
-
-    for (i = 0; i < TAKEN_COUNT; i++)
-        if (taken[i].size && base < taken[i].base + taken[i].size && taken[i].base < base + size)
-            return MAX(taken[i].base, 1ULL);
-    for (i = 0; i < n; i++)
-        if (map[i].type != HVM_MEM_RAM && map[i].size && base < map[i].addr + map[i].size &&
-            map[i].addr < base + size)
-            return MAX(map[i].addr, 1ULL);
-    return 0;
-}
-
-/* The highest page-aligned run of `size` bytes of free RAM within [lo, hi); 0 if there is none. */
-static uint64_t find_free(const struct hvm_memmap_entry *map, size_t n, uint64_t size,
-                          const struct span *within)
-{
-    uint64_t lo, hi, at, best = 0, obstacle;
-    size_t i;
-
-    for (i = 0; i < n; i++) {
-        if (map[i].type != HVM_MEM_RAM || map[i].addr + map[i].size < map[i].addr)
-            continue;
-        lo = MAX(map[i].addr, within->base);
-        hi = MIN(map[i].addr + map[i].size, within->base + within->size);
-        while (hi > lo && hi - lo >= size) {
-            at = ALIGN_DOWN(hi - size, SZ_4K);
-            if (at < lo)
-                break;
-            obstacle = conflict(map, n, at, size);
-            if (!obstacle) {
-                best = MAX(best, at);
-                break;
-            }
-            hi = obstacle;
-        }
-    }
-    return best;
 }
 
 static uint32_t kind_of(uint32_t type)
@@ -116,15 +70,18 @@ static void take_memory(const struct hvm_start_info *si)
 {
     static const struct span low = {TRAMPOLINE_LO, TRAMPOLINE_HI - TRAMPOLINE_LO};
     static const struct span high = {SZ_1M, IDENTITY_LIMIT - SZ_1M};
+    struct free_memory memory = {.taken = taken, .taken_count = TAKEN_COUNT};
     const struct hvm_memmap_entry *map;
     size_t n, i, cap;
     uint64_t work, size;
 
     map = firmware_map(si, &n);
+    memory.map = map;
+    memory.map_count = n;
     taken[TAKEN_MAP] = (struct span){si->memmap_paddr, n * sizeof(*map)};
     cap = 2 * (n + TAKEN_COUNT) + 1;
     size = ALIGN_UP(cap * sizeof(struct mem_range) + info.cmdline_len, SZ_4K);
-    work = find_free(map, n, size, &high);
+    work = free_find(&memory, size, &high);
     if (work) {
         taken[TAKEN_WORK] = (struct span){work, size};
         info.memmap = work;
@@ -139,7 +96,7 @@ static void take_memory(const struct hvm_start_info *si)
         info.memmap = (uintptr_t)spare_map - (uintptr_t)__image_start + LOAD_PHYS;
         info.memmap_cap = ARRAY_SIZE(spare_map);
     }
-    info.trampoline = find_free(map, n, SZ_4K, &low);
+    info.trampoline = free_find(&memory, SZ_4K, &low);
     if (info.trampoline)
         add_range(info.trampoline, SZ_4K, MEM_LOADER);
     add_range(info.kernel_phys, info.kernel_size, MEM_LOADER);
