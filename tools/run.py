@@ -51,6 +51,7 @@ RESULT = re.compile(r"^RESULT: ([A-Z]+)\b")
 STATUS_VERDICT = {33: "pass", 35: "fail", 37: "skip", 39: "error", 41: "panic"}
 EXIT_CODE = {"pass": 0, "fail": 1, "skip": 3, "error": 4, "panic": 5, "crash": 6, "timeout": 7}
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)  # loaded before there are threads: a child must not have to
 
 
 class UsageError(Exception):
@@ -74,6 +75,7 @@ class Config:
     silence: float = 30  # between two pieces of output, once the banner was there
     qemu: str = "qemu-system-x86_64"
     qemu_args: list = dataclasses.field(default_factory=list)
+    serial: tuple = ("stdio",)  # QEMU's -serial for com1, com2, …; no stdio at all: status judges alone
     build: str = "build"
     ovmf_code: str = ""
     ovmf_vars: str = ""
@@ -215,18 +217,20 @@ def command_line(config, work):
            "-smp", str(config.smp), "-m", config.mem]
     if config.icount:
         out += ["-icount", "shift=0,sleep=off"]
-    out += ["-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot",
+    out += ["-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot",
             "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
+    for port in config.serial:
+        out += ["-serial", port]
     if config.gdb:
         out += ["-s", "-S"]
     return out + more + boot_arguments(config, work) + list(config.qemu_args)
 
 
 def end_with_parent():
-    """In the child: it ends when this process does, however that ends (Linux)."""
+    """In the child: it ends when this thread does, however that ends (Linux)."""
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except AttributeError:
         pass
 
 
@@ -237,6 +241,7 @@ class Watch:
         self.config = config
         self.on_line = on_line
         self.start = self.last = time.monotonic()
+        self.mute = "stdio" not in " ".join([*config.serial, *config.qemu_args])
         self.seen_banner = False
         self.pending = b""
         self.lines = []
@@ -265,6 +270,8 @@ class Watch:
         """(deadline, what passing it means), the nearest first."""
         c = self.config
         out = [(self.start + c.timeout, f"not done after {c.timeout:g} s")]
+        if self.mute:
+            return out[0]
         if self.seen_banner:
             out.append((self.last + c.silence, f"nothing said for {c.silence:g} s"))
         else:
@@ -283,11 +290,14 @@ class Watch:
         return None
 
 
-def judge(status, result, expired, stderr):
-    """(verdict, reason) from QEMU's status, the RESULT line and a limit that passed."""
+def judge(status, result, expired, stderr, mute=False):
+    """(verdict, reason) from QEMU's status, the RESULT line and a limit that passed. mute: there is no
+    line that could be heard."""
     by_status = STATUS_VERDICT.get(status)
     if expired:
         return "timeout", expired
+    if by_status and mute:
+        return by_status, f"status {status}"
     if by_status and by_status == result:
         return by_status, f"RESULT: {result.upper()}, status {status}"
     if result is None:
@@ -343,7 +353,7 @@ def run(config, on_line=None):
             stderr = errors.read().decode("utf-8", "replace")
     latest = os.path.join(config.build, "logs", "latest.log")
     link_to(latest, os.path.basename(config.log_path))
-    verdict, reason = judge(status, watch.result_line(), expired, stderr)
+    verdict, reason = judge(status, watch.result_line(), expired, stderr, watch.mute)
     return Result(verdict, reason, status, watch.log(), time.monotonic() - watch.start,
                   config.log_path, command)
 
