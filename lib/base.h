@@ -38,13 +38,13 @@ typedef enum {
 /* What different CPUs write is kept this far apart: two lines, for the adjacent-line prefetcher. */
 #define CACHE_LINE 64
 
-#define __aligned(n)       __attribute__((aligned(n)))
-#define __packed           __attribute__((packed))
-#define __section(s)       __attribute__((section(s)))
-#define __used             __attribute__((used))
-#define __maybe_unused     __attribute__((unused))
-#define __noreturn         __attribute__((noreturn))
-#define __noinline         __attribute__((noinline))
+#define __aligned(n)   __attribute__((aligned(n)))
+#define __packed       __attribute__((packed))
+#define __section(s)   __attribute__((section(s)))
+#define __used         __attribute__((used))
+#define __maybe_unused __attribute__((unused))
+#define __noreturn     __attribute__((noreturn))
+#define __noinline     __attribute__((noinline))
 #undef __always_inline /* glibc has its own */
 #define __always_inline    inline __attribute__((always_inline))
 #define __cold             __attribute__((cold))
@@ -55,13 +55,13 @@ typedef enum {
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define ARRAY_SIZE(a)        (sizeof(a) / sizeof((a)[0]))
-#define ALIGN_UP(x, a)       (((x) + ((typeof(x))(a)-1)) & ~((typeof(x))(a)-1))
-#define ALIGN_DOWN(x, a)     ((x) & ~((typeof(x))(a)-1))
-#define IS_ALIGNED(x, a)     (((x) & ((typeof(x))(a)-1)) == 0)
-#define IS_POWER_OF_2(x)     ((x) != 0 && (((x) & ((x)-1)) == 0))
-#define DIV_ROUND_UP(x, d)   (((x) + (d)-1) / (d))
-#define BIT(n)               (1ULL << (n))
+#define ARRAY_SIZE(a)         (sizeof(a) / sizeof((a)[0]))
+#define ALIGN_UP(x, a)        (((x) + ((typeof(x))(a)-1)) & ~((typeof(x))(a)-1))
+#define ALIGN_DOWN(x, a)      ((x) & ~((typeof(x))(a)-1))
+#define IS_ALIGNED(x, a)      (((x) & ((typeof(x))(a)-1)) == 0)
+#define IS_POWER_OF_2(x)      ((x) != 0 && (((x) & ((x)-1)) == 0))
+#define DIV_ROUND_UP(x, d)    (((x) + (d)-1) / (d))
+#define BIT(n)                (1ULL << (n))
 #define CONTAINER_OF(p, t, m) ((t *)((char *)(p)-offsetof(t, m)))
 
 /* Each use has variables of its own, so that uses can be nested under -Wshadow. */

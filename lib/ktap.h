@@ -23,9 +23,9 @@ void ktap_result(struct ktap *k, const char *name, enum ktap_status s, const cha
 /* "# text": one diagnostic line. */
 void ktap_note(const char *fmt, ...) __printf(1, 2);
 /* "RESULT: PASS tests=14 fail=0 skip=0 error=0". The verdict: error beats fail beats pass; all
- * skipped is SKIP; nothing run, or fewer than planned, is ERROR. Returns it. */
+ * skipped is SKIP; nothing run, or not as many as planned, is ERROR. Returns it. */
 enum ktap_status ktap_finish(struct ktap *k);
-/* "RESULT: ERROR tests=0 fail=0 skip=0 error=1" for what stops before a plan; prints "# error: why" */
+/* "# error: why" and "RESULT: ERROR tests=0 fail=0 skip=0 error=1", for what stops early. */
 enum ktap_status ktap_bail(struct ktap *k, const char *why);
 
 #endif

@@ -10,14 +10,14 @@
 
 /* Kinds in order of precedence: where firmware entries overlap, the higher number wins. */
 enum mem_kind {
-    MEM_USABLE = 1,      /* conventional memory, free to use */
-    MEM_BOOT_RECLAIM,    /* boot-services memory: usable by option only */
-    MEM_LOADER,          /* the front door's own: kernel image, boot_info, start stacks */
-    MEM_ACPI_RECLAIM,    /* ACPI tables */
+    MEM_USABLE = 1,   /* conventional memory, free to use */
+    MEM_BOOT_RECLAIM, /* boot-services memory: usable by option only */
+    MEM_LOADER,       /* the front door's own: kernel image, boot_info, start stacks */
+    MEM_ACPI_RECLAIM, /* ACPI tables */
     MEM_ACPI_NVS,
-    MEM_RUNTIME,         /* UEFI runtime services */
-    MEM_RESERVED,        /* not RAM, or not ours */
-    MEM_UNUSABLE,        /* RAM with errors */
+    MEM_RUNTIME,  /* UEFI runtime services */
+    MEM_RESERVED, /* not RAM, or not ours */
+    MEM_UNUSABLE, /* RAM with errors */
     MEM_KIND_COUNT
 };
 

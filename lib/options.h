@@ -1,9 +1,10 @@
 /*
- * options.h: the option registry and parser: `key=value`, separated by white space, '#' to the end of
- * the line is a comment.
+ * options.h: the option registry and parser: `key=value`, separated by white space, '#' to the end
+ * of the line is a comment.
  *
  * An option is declared beside the code that uses it, with one macro; the linker gathers them in
- * section "options". Later values win. Nothing is applied partly: the first error stops parsing.
+ * section "options". Later values win. All text is checked before anything is applied: an
+ * error leaves every option as it was (only custom parsers run while applying).
  * Not thread-safe; runs once, before the other CPUs start.
  */
 #ifndef LIB_OPTIONS_H
@@ -26,11 +27,12 @@ struct option {
     const char *const *choices; /* OPT_ENUM: NULL-terminated */
     const char *help;           /* one line, for docs and `help` */
     bool *given;                /* set to true when the option appeared; may be NULL */
-    bool (*custom)(const char *value, void *target); /* non-NULL: parses value itself; false = bad */
+    /* If not NULL, parses the value itself; false = bad, and `help` says what is expected. */
+    bool (*custom)(const char *value, void *target);
 };
 
 #define OPTION_ENTRY_(ident, ...)                                                                  \
-    static const struct option option_##ident __used __section("options")                         \
+    static const struct option option_##ident __used __section("options")                          \
         __aligned(8) = {__VA_ARGS__}
 
 #define OPTION_BOOL(ident, k, target, h)                                                           \
@@ -39,16 +41,15 @@ struct option {
     OPTION_ENTRY_(ident, .key = k, .type = OPT_UINT, .value = &(target), .min = lo, .max = hi,     \
                   .help = h)
 #define OPTION_ENUM(ident, k, target, list, h)                                                     \
-    OPTION_ENTRY_(ident, .key = k, .type = OPT_ENUM, .value = &(target), .choices = list,          \
-                  .help = h)
+    OPTION_ENTRY_(ident, .key = k, .type = OPT_ENUM, .value = &(target), .choices = list, .help = h)
 #define OPTION_STRING(ident, k, target, h)                                                         \
     OPTION_ENTRY_(ident, .key = k, .type = OPT_STRING, .value = target, .max = sizeof(target),     \
                   .help = h)
 
 /*
  * Parses `text` (n bytes, need not be terminated) against the registered options. On an error
- * returns ERR_INVAL (unknown key, no '=', bad value) or ERR_RANGE, and writes one line for people to
- * `msg`: what is wrong, the key, what is allowed, and for an unknown key the nearest known one.
+ * returns ERR_INVAL (unknown key, no '=', bad value) or ERR_RANGE, and writes one line for people
+ * to `msg`: what is wrong, the key, what is allowed, and for an unknown key the nearest known one.
  */
 err_t options_parse(const char *text, size_t n, char *msg, size_t msg_size);
 /* The same against a given table, for tests. */

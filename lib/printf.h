@@ -2,8 +2,8 @@
  * printf.h: formatted output.
  *
  * Supports d i u x X o c s p % with flags "-0+ #", width, precision (also '*'), and the length
- * modifiers hh h l ll z t j. No floating point: the kernel is built without SSE. "%pS" prints a code
- * address as symbol+0xoffset. Always terminates; returns the length the whole text would have
+ * modifiers hh h l ll z t j. No floating point: the kernel is built without SSE. "%pS" prints a
+ * code address as symbol+0xoffset. Always terminates; returns the length the whole text would have
  * had, as C99 does. Any context, reentrant.
  */
 #ifndef LIB_PRINTF_H

@@ -190,71 +190,71 @@ static void values_of_each_type(void **state)
 #define NUMBER(s) "option 'lazy': bad value '" s "': expected a number 0..1048576"
 #define DESIGN(s) "option 'design': bad value '" s "': expected one of: 2010, 2023, 2024, metalmap"
 
+static const struct {
+    const char *text;
+    err_t err;
+    const char *msg;
+} error_rows[] = {
+    {"desgin=2024", ERR_INVAL, "unknown option 'desgin': did you mean 'design'?"},
+    {"desig=2024", ERR_INVAL, "unknown option 'desig': did you mean 'design'?"},
+    {"Design=2024", ERR_INVAL, "unknown option 'Design': did you mean 'design'?"},
+    {"dezign", ERR_INVAL, "unknown option 'dezign': did you mean 'design'?"},
+    {"test=a", ERR_INVAL, "unknown option 'test': did you mean 'tests'?"},
+    {"pool=on", ERR_INVAL, "unknown option 'pool': did you mean 'pools'?"},
+    {"xyzzy=1", ERR_INVAL, "unknown option 'xyzzy': the nearest known one is 'lazy'"},
+    {"q=1", ERR_INVAL, "unknown option 'q': the nearest known one is 'lazy'"},
+    {"lazy", ERR_INVAL, "option 'lazy' has no value: write lazy=VALUE"},
+    {"lazy = 5", ERR_INVAL, "option 'lazy' has no value: write lazy=VALUE"},
+    {"=5", ERR_INVAL, "no option name before '=5'"},
+    {"=", ERR_INVAL, "no option name before '='"},
+    {"lazy=x", ERR_INVAL, NUMBER("x")},
+    {"lazy=", ERR_INVAL, NUMBER("")},
+    {"lazy=#5", ERR_INVAL, NUMBER("")},
+    {"lazy=-1", ERR_INVAL, NUMBER("-1")},
+    {"lazy=+1", ERR_INVAL, NUMBER("+1")},
+    {"lazy=1.5", ERR_INVAL, NUMBER("1.5")},
+    {"lazy=5kb", ERR_INVAL, NUMBER("5kb")},
+    {"lazy=k", ERR_INVAL, NUMBER("k")},
+    {"lazy=0x", ERR_INVAL, NUMBER("0x")},
+    {"lazy=0xk", ERR_INVAL, NUMBER("0xk")},
+    {"lazy=ff", ERR_INVAL, NUMBER("ff")},
+    {"lazy=1048577", ERR_RANGE, NUMBER("1048577")},
+    {"lazy=2M", ERR_RANGE, NUMBER("2M")},
+    {"lazy=18446744073709551616", ERR_RANGE, NUMBER("18446744073709551616")},
+    {"lazy=18446744073709551617", ERR_RANGE, NUMBER("18446744073709551617")},
+    {"lazy=16777216T", ERR_RANGE, NUMBER("16777216T")},
+    {"seed=0x10000000000000000", ERR_RANGE,
+     "option 'seed': bad value '0x10000000000000000': expected a number "
+     "0..18446744073709551615"},
+    {"pools=maybe", ERR_INVAL, "option 'pools': bad value 'maybe': expected on or off"},
+    {"pools=ON", ERR_INVAL, "option 'pools': bad value 'ON': expected on or off"},
+    {"pools=o", ERR_INVAL, "option 'pools': bad value 'o': expected on or off"},
+    {"design=2025", ERR_INVAL, DESIGN("2025")},
+    {"design=202", ERR_INVAL, DESIGN("202")},
+    {"design=20244", ERR_INVAL, DESIGN("20244")},
+    {"tests=1234567890123456", ERR_RANGE,
+     "option 'tests': bad value '1234567890123456': expected at most 15 characters"},
+    {"nodes=zero", ERR_INVAL, "option 'nodes': bad value 'zero': expected 1..9 or auto"},
+    /* the text is shown clipped, and as ASCII without control characters */
+    {"lazy=\x1b[31m\xc3\xa4", ERR_INVAL, NUMBER("?[31m??")},
+    {"lazy=aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeee", ERR_INVAL,
+     NUMBER("aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd...")},
+    {"\x01\x02=3", ERR_INVAL, "unknown option '?\?': the nearest known one is 'lazy'"},
+    /* the first of several errors is the one that is told */
+    {"pools=on lazy=x design=y", ERR_INVAL, NUMBER("x")},
+    {"\xff\xfel\0a\0", ERR_INVAL, "the options are in UTF-16: save the file as ASCII or UTF-8"},
+    {"\xfe\xff", ERR_INVAL, "the options are in UTF-16: save the file as ASCII or UTF-8"},
+};
+
 static void errors(void **state)
 {
-    static const struct {
-        const char *text;
-        err_t err;
-        const char *msg;
-    } rows[] = {
-        {"desgin=2024", ERR_INVAL, "unknown option 'desgin': did you mean 'design'?"},
-        {"desig=2024", ERR_INVAL, "unknown option 'desig': did you mean 'design'?"},
-        {"Design=2024", ERR_INVAL, "unknown option 'Design': did you mean 'design'?"},
-        {"dezign", ERR_INVAL, "unknown option 'dezign': did you mean 'design'?"},
-        {"test=a", ERR_INVAL, "unknown option 'test': did you mean 'tests'?"},
-        {"pool=on", ERR_INVAL, "unknown option 'pool': did you mean 'pools'?"},
-        {"xyzzy=1", ERR_INVAL, "unknown option 'xyzzy': the nearest known one is 'lazy'"},
-        {"q=1", ERR_INVAL, "unknown option 'q': the nearest known one is 'lazy'"},
-        {"lazy", ERR_INVAL, "option 'lazy' has no value: write lazy=VALUE"},
-        {"lazy = 5", ERR_INVAL, "option 'lazy' has no value: write lazy=VALUE"},
-        {"=5", ERR_INVAL, "no option name before '=5'"},
-        {"=", ERR_INVAL, "no option name before '='"},
-        {"lazy=x", ERR_INVAL, NUMBER("x")},
-        {"lazy=", ERR_INVAL, NUMBER("")},
-        {"lazy=#5", ERR_INVAL, NUMBER("")},
-        {"lazy=-1", ERR_INVAL, NUMBER("-1")},
-        {"lazy=+1", ERR_INVAL, NUMBER("+1")},
-        {"lazy=1.5", ERR_INVAL, NUMBER("1.5")},
-        {"lazy=5kb", ERR_INVAL, NUMBER("5kb")},
-        {"lazy=k", ERR_INVAL, NUMBER("k")},
-        {"lazy=0x", ERR_INVAL, NUMBER("0x")},
-        {"lazy=0xk", ERR_INVAL, NUMBER("0xk")},
-        {"lazy=ff", ERR_INVAL, NUMBER("ff")},
-        {"lazy=1048577", ERR_RANGE, NUMBER("1048577")},
-        {"lazy=2M", ERR_RANGE, NUMBER("2M")},
-        {"lazy=18446744073709551616", ERR_RANGE, NUMBER("18446744073709551616")},
-        {"lazy=18446744073709551617", ERR_RANGE, NUMBER("18446744073709551617")},
-        {"lazy=16777216T", ERR_RANGE, NUMBER("16777216T")},
-        {"seed=0x10000000000000000", ERR_RANGE,
-         "option 'seed': bad value '0x10000000000000000': expected a number "
-         "0..18446744073709551615"},
-        {"pools=maybe", ERR_INVAL, "option 'pools': bad value 'maybe': expected on or off"},
-        {"pools=ON", ERR_INVAL, "option 'pools': bad value 'ON': expected on or off"},
-        {"pools=o", ERR_INVAL, "option 'pools': bad value 'o': expected on or off"},
-        {"design=2025", ERR_INVAL, DESIGN("2025")},
-        {"design=202", ERR_INVAL, DESIGN("202")},
-        {"design=20244", ERR_INVAL, DESIGN("20244")},
-        {"tests=1234567890123456", ERR_RANGE,
-         "option 'tests': bad value '1234567890123456': expected at most 15 characters"},
-        {"nodes=zero", ERR_INVAL, "option 'nodes': bad value 'zero': expected 1..9 or auto"},
-        /* the text is shown clipped, and as ASCII without control characters */
-        {"lazy=\x1b[31m\xc3\xa4", ERR_INVAL, NUMBER("?[31m??")},
-        {"lazy=aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeee", ERR_INVAL,
-         NUMBER("aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd...")},
-        {"\x01\x02=3", ERR_INVAL, "unknown option '?\?': the nearest known one is 'lazy'"},
-        /* the first of several errors is the one that is told */
-        {"pools=on lazy=x design=y", ERR_INVAL, NUMBER("x")},
-        {"\xff\xfel\0a\0", ERR_INVAL, "the options are in UTF-16: save the file as ASCII or UTF-8"},
-        {"\xfe\xff", ERR_INVAL, "the options are in UTF-16: save the file as ASCII or UTF-8"},
-    };
-
-    for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
+    for (unsigned i = 0; i < ARRAY_SIZE(error_rows); i++) {
         struct values before;
         reset(state);
         before = v;
-        err_t err = parse(rows[i].text);
-        CHECK_MSG(err == rows[i].err && strcmp(msg, rows[i].msg) == 0, "\"%s\": %d \"%s\"",
-                  rows[i].text, err, msg);
+        err_t err = parse(error_rows[i].text);
+        CHECK_MSG(err == error_rows[i].err && strcmp(msg, error_rows[i].msg) == 0,
+                  "\"%s\": %d \"%s\"", error_rows[i].text, err, msg);
         assert_memory_equal(&v, &before, sizeof(v));
     }
 }
