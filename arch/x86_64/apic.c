@@ -248,6 +248,11 @@ static bool in_service(unsigned vector)
     return reg_read(REG_ISR + vector / 32 * 16) & BIT(vector % 32);
 }
 
+bool apic_high_in_service(void)
+{
+    return reg_read(REG_ISR + 7 * 16) >> 16;
+}
+
 static void error_interrupt(struct trap_frame *f)
 {
     uint32_t esr;

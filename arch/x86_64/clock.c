@@ -27,7 +27,7 @@
 /* clock_us() = ticks * mult >> SHIFT: the largest shift with which 1000000 << SHIFT fits. */
 #define SHIFT 44
 
-#define WARP_ROUNDS_VM    20 /* each round needs both vCPUs to run */
+#define WARP_ROUNDS_VM    3
 #define WARP_ROUNDS_METAL 1000
 #define WARP_WAIT_US      20000
 
@@ -38,7 +38,9 @@ static bool started;
 static uint64_t worst_warp;
 
 typedef void (*timer_fn_t)(void);
+enum timer_state { TIMER_OFF, TIMER_ONCE, TIMER_PERIODIC };
 static DEFINE_PER_CPU(timer_fn_t, timer_fn);
+static DEFINE_PER_CPU(enum timer_state, timer_state);
 
 /* ---- the frequency ---- */
 
@@ -175,6 +177,8 @@ static void timer_interrupt(struct trap_frame *f)
     void (*fn)(void) = *this_cpu_ptr(&timer_fn);
 
     (void)f;
+    if (*this_cpu_ptr(&timer_state) == TIMER_ONCE)
+        *this_cpu_ptr(&timer_state) = TIMER_OFF;
     if (fn)
         fn();
 }
@@ -247,6 +251,7 @@ static bool timer_set(uint64_t counts, bool periodic, void (*fn)(void))
         return false;
     flags = irq_save();
     *this_cpu_ptr(&timer_fn) = fn;
+    *this_cpu_ptr(&timer_state) = periodic ? TIMER_PERIODIC : TIMER_ONCE;
     apic_timer_set((uint32_t)MIN(MAX(counts, 1UL), (uint64_t)UINT32_MAX), periodic);
     irq_restore(flags);
     return true;
@@ -270,29 +275,54 @@ bool timer_once(uint64_t us, void (*fn)(void))
 
 void timer_stop(void)
 {
+    unsigned long flags = irq_save();
+
     if (apic_present())
         apic_timer_set(0, false);
+    *this_cpu_ptr(&timer_state) = TIMER_OFF;
+    irq_restore(flags);
+}
+
+void timer_ensure(uint64_t us)
+{
+    unsigned long flags = irq_save();
+
+    if (*this_cpu_ptr(&timer_state) == TIMER_OFF)
+        timer_once(us, NULL);
+    irq_restore(flags);
 }
 
 /* ---- warp test ---- */
 
-/* One pair plays: each side waits until the other has moved, reads its TSC, and moves. A reading
- * below the other side's last one is a warp. */
-static struct {
-    uint32_t turn; /* number of moves made; the boot CPU makes the even ones */
-    uint32_t rounds;
+/*
+ * On metal two CPUs play ping-pong: each waits until the other has moved, reads its TSC, and moves;
+ * a reading below the other's last one is a warp. Under a hypervisor two spinning vCPUs may not run
+ * at the same time: there the other one reads its TSC in a call, between two readings of the
+ * caller.
+ */
+struct warp_game {
+    uint32_t turn; /* moves made; the boot CPU makes the even ones */
+    uint32_t gave_up;
     uint64_t last; /* reading of the last move */
     uint64_t warp; /* written by whose move it is */
-    uint32_t gave_up;
-} game __cacheline;
+};
+static struct warp_game game __cacheline;
+
+static void warp_move(void)
+{
+    uint64_t now = cycles_begin();
+
+    if (now < game.last)
+        game.warp = MAX(game.warp, game.last - now);
+    game.last = now;
+}
 
 static void warp_play(uint32_t side)
 {
     uint32_t move;
 
-    for (move = side; move < 2 * game.rounds; move += 2) {
+    for (move = side; move < 2 * WARP_ROUNDS_METAL; move += 2) {
         struct clock_limit limit;
-        uint64_t now;
 
         clock_limit_start(&limit, WARP_WAIT_US);
         while (LOAD_ACQUIRE(game.turn) != move) {
@@ -305,18 +335,39 @@ static void warp_play(uint32_t side)
             tlb_poll();
             cpu_relax();
         }
-        now = cycles_begin();
-        if (now < game.last)
-            game.warp = MAX(game.warp, game.last - now);
-        game.last = now;
+        warp_move();
         STORE_RELEASE(game.turn, move + 1);
     }
 }
 
-static void warp_other(void *arg)
+static void warp_play_other(void *arg)
 {
     (void)arg;
     warp_play(1);
+}
+
+static void warp_move_other(void *arg)
+{
+    (void)arg;
+    warp_move();
+}
+
+static void warp_pair(unsigned cpu)
+{
+    unsigned i;
+
+    game = (struct warp_game){0};
+    if (!cpu_features.hypervisor_present) {
+        smp_call_async(cpu, warp_play_other, NULL);
+        warp_play(0);
+        smp_call_wait(cpu);
+        return;
+    }
+    for (i = 0; i < WARP_ROUNDS_VM; i++) {
+        warp_move();
+        smp_call(cpu, warp_move_other, NULL);
+        warp_move();
+    }
 }
 
 void clock_warp_test(void)
@@ -324,22 +375,15 @@ void clock_warp_test(void)
     unsigned cpu, worst_cpu = 0, incomplete = 0;
 
     for (cpu = 1; cpu < smp_cpus(); cpu++) {
-        game.turn = 0;
-        game.last = 0;
-        game.warp = 0;
-        game.gave_up = 0;
-        game.rounds = cpu_features.hypervisor_present ? WARP_ROUNDS_VM : WARP_ROUNDS_METAL;
-        smp_call_async(cpu, warp_other, NULL);
-        warp_play(0);
-        smp_call_wait(cpu);
+        warp_pair(cpu);
         incomplete += game.gave_up;
         if (game.warp > worst_warp) {
             worst_warp = game.warp;
             worst_cpu = cpu;
         }
     }
-    kprintf("# clock warp=%lu cpu=%u pairs=%u incomplete=%u\n", worst_warp, worst_cpu,
-            smp_cpus() - 1, incomplete);
+    kprintf("# clock warp=%lu cpu=%u pairs=%u incomplete=%u method=%s\n", worst_warp, worst_cpu,
+            smp_cpus() - 1, incomplete, cpu_features.hypervisor_present ? "call" : "pingpong");
 }
 
 uint64_t clock_warp(void)

@@ -88,6 +88,18 @@ void cpu_idle_wait(void)
     tlb_idle_exit();
 }
 
+/* The task priority blocks all classes up to this one. */
+#define PRIORITY_HIGH 0xe
+
+void cpu_idle_wait_high(void)
+{
+    uint64_t old = READ_CR(8);
+
+    WRITE_CR(8, PRIORITY_HIGH);
+    cpu_idle_wait();
+    WRITE_CR(8, old);
+}
+
 void smp_wake(unsigned cpu)
 {
     apic_send_ipi(smp_apic_id(cpu), VECTOR_WAKE);

@@ -322,8 +322,8 @@ static void start_all(phys_addr_t page)
     abandon();
 }
 
-/* Numbers without holes, in MADT order, to those that are ready; then lets them go. */
-static unsigned number_and_release(struct cpu_entry *entries)
+/* Numbers without holes, in MADT order, to those that are ready. Returns the number of CPUs. */
+static unsigned number(struct cpu_entry *entries)
 {
     unsigned i, n = 1;
 
@@ -337,16 +337,43 @@ static unsigned number_and_release(struct cpu_entry *entries)
         entries[n] = (struct cpu_entry){s->apic_id, s->node};
         n++;
     }
-    smp_set_entries(entries, n);
+    return n;
+}
+
+/* How many of the n CPUs could be prepared; the others are stopped again. */
+static unsigned prepare_all(const struct smp_config *c, unsigned n)
+{
+    unsigned cpu, i;
+
+    for (cpu = 1; cpu < n && (!c->prepare || c->prepare(cpu)); cpu++)
+        ;
+    if (cpu == n)
+        return n;
+    kprintf("# smp: %u of %u CPUs could be prepared\n", cpu, n);
+    for (i = 0; i < ap_slot_count; i++) {
+        if (ap_slots[i].state != AP_READY || ap_slots[i].cpu < cpu)
+            continue;
+        ap_slots[i].state = AP_ABANDONED;
+        apic_send_init(ap_slots[i].apic_id);
+        report.failed++;
+    }
+    return cpu;
+}
+
+/* Waits until all have gone into their idle loops. */
+static void release(unsigned n)
+{
+    unsigned i;
+
     WRITE_ONCE(progress, 0);
-    WRITE_ONCE(progress_at, n - 1);
     for (i = 0; i < ap_slot_count; i++) {
         if (ap_slots[i].state != AP_READY)
             continue;
         STORE_RELEASE(ap_slots[i].go, 1);
         apic_send_ipi(ap_slots[i].apic_id, VECTOR_WAKE);
     }
-    return n;
+    if (!wait_progress(n - 1, ARRIVED_QUIET_US))
+        panic("%u CPUs that were ready did not go on", n - 1 - READ_ONCE(progress));
 }
 
 static unsigned limit_cpus(const struct smp_config *c)
@@ -381,9 +408,9 @@ static void start_others(const struct smp_config *c, unsigned others)
     trampoline_install(c->trampoline);
     start_all(c->trampoline);
     trampoline_remove(c->trampoline);
-    n = number_and_release(entries);
-    if (!wait_progress(n - 1, ARRIVED_QUIET_US))
-        panic("%u CPUs that were ready did not go on", n - 1 - READ_ONCE(progress));
+    n = prepare_all(c, number(entries));
+    smp_set_entries(entries, n);
+    release(n);
     timer_stop();
     smp_set_online();
     report.start_us = clock_cycles_to_us(rdtsc() - start);

@@ -24,17 +24,23 @@
 #include "lib/bitmap.h"
 #include "lib/printf.h"
 
-#define ONLINE_WORDS  BITMAP_WORDS(SMP_MAX_CPUS)
-#define REQUEST_WORDS BITMAP_WORDS(2 * SMP_MAX_CPUS) /* bit 2 * cpu: task, + 1: interrupt context  \
-                                                      */
+#define ONLINE_WORDS BITMAP_WORDS(SMP_MAX_CPUS)
+#define REQUEST_WORDS                                                                              \
+    BITMAP_WORDS(2 * SMP_MAX_CPUS) /* bit 2 * cpu: task, + 1: interrupt context                    \
+                                    */
 
 /* A CPU that does not answer for this long will not: the host may be slow, but not that slow. */
 #define ANSWER_LIMIT_US 10000000
+
+/* Under a hypervisor the one who waits may be what keeps the others from running: it halts after
+ * this. */
+#define SPIN_US 20
 
 /* Written by the owner before any bit for it is set, `pending` by targets. */
 struct tlb_request {
     uintptr_t start, end;
     bool full;
+    uint32_t waiter;              /* CPU + 1 if the owner halts: wake it when pending is 0 */
     uint32_t pending __cacheline; /* targets that have not flushed yet */
 };
 
@@ -106,6 +112,19 @@ static struct tlb_request *request_of(unsigned bit)
     return &(*per_cpu_ptr(&requests, bit / 2))[bit % 2];
 }
 
+/* The owner announces that it halts before it looks at `pending` for the last time. If it has gone
+ * on already, the wake-up is for nothing, which every HLT can bear. */
+static void answered(struct tlb_request *r)
+{
+    uint32_t waiter;
+
+    if (ATOMIC_SUB(r->pending, 1) != 1)
+        return;
+    waiter = READ_ONCE(r->waiter);
+    if (waiter)
+        smp_wake(waiter - 1);
+}
+
 /* The flush must be complete before the initiator sees the count go down: INVLPG and CR3 loads are
  * serialising, and the decrement is a full fence. */
 static void answer_word(uint64_t bits, unsigned first)
@@ -114,7 +133,7 @@ static void answer_word(uint64_t bits, unsigned first)
         struct tlb_request *r = request_of(first + (unsigned)__builtin_ctzll(bits));
 
         flush_local(r->start, r->end, r->full);
-        ATOMIC_SUB(r->pending, 1);
+        answered(r);
         bits &= bits - 1;
     }
 }
@@ -191,14 +210,48 @@ static void __cold no_answer(struct tlb_request *r, unsigned bit)
     panic("a TLB shootdown was not answered within %u s", ANSWER_LIMIT_US / 1000000);
 }
 
+/*
+ * Halts until an interrupt, if that can be done here. With interrupts masked, or in a handler, only
+ * those of the highest class may come in, which TLB requests and wake-ups are in; not on the boot
+ * CPU, whose timer must get through for the watchdog's sake: it spins.
+ */
+static bool halt_once(const struct tlb_request *r)
+{
+    bool enabled = irqs_enabled();
+
+    if (!cpu_features.hypervisor_present)
+        return false;
+    if (!enabled && (this_cpu_id() == 0 || apic_high_in_service()))
+        return false;
+    if (enabled)
+        timer_ensure(ANSWER_LIMIT_US);
+    irq_disable();
+    if (LOAD_ACQUIRE(r->pending)) {
+        if (enabled)
+            cpu_idle_wait();
+        else
+            cpu_idle_wait_high();
+    }
+    if (enabled)
+        irq_enable();
+    return true;
+}
+
 static void wait_answers(struct tlb_request *r, unsigned bit)
 {
-    struct clock_limit limit;
+    struct clock_limit limit, spin;
 
     clock_limit_start(&limit, ANSWER_LIMIT_US);
+    clock_limit_start(&spin, SPIN_US);
     while (LOAD_ACQUIRE(r->pending)) {
         tlb_poll();
-        cpu_relax();
+        if (clock_limit_over(&spin)) {
+            (void)ATOMIC_XCHG(r->waiter, this_cpu_id() + 1);
+            if (!halt_once(r))
+                cpu_relax();
+        } else {
+            cpu_relax();
+        }
         if (clock_limit_over(&limit))
             no_answer(r, bit);
     }
@@ -226,6 +279,7 @@ static void shootdown(uintptr_t start, uintptr_t end, bool full)
     r->start = start;
     r->end = end;
     r->full = full;
+    r->waiter = 0;
     STORE_RELEASE(r->pending, 1);
     ipis = post(r, bit, self);
     this_cpu_add(ipi_count, ipis);

@@ -10,12 +10,13 @@
 
 #include "lib/base.h"
 
-/* Vectors. All handlers run with interrupts masked, so their order means little. */
+/* Vectors. The highest class, 0xf0 and up, has only what may come in at any time: its handlers do
+ * nothing that the code they interrupt, even if it had interrupts masked, could notice. */
 #define VECTOR_TIMER    0xe0
+#define VECTOR_CALL     0xe1 /* smp_interrupt() */
+#define VECTOR_STOP     0xe2
 #define VECTOR_WAKE     0xf0 /* only ends a HLT */
-#define VECTOR_CALL     0xf1 /* smp_interrupt() */
-#define VECTOR_STOP     0xf2
-#define VECTOR_TLB      0xf3
+#define VECTOR_TLB      0xf1
 #define VECTOR_ERROR    0xfe
 #define VECTOR_SPURIOUS 0xff
 
@@ -53,6 +54,9 @@ bool apic_send_nmi(uint32_t apic_id);
 bool apic_send_init(uint32_t apic_id);
 /* Starts execution at the page (physical, below 1 MiB) in real mode. */
 bool apic_send_sipi(uint32_t apic_id, phys_addr_t page);
+
+/* A handler of the highest class is running on this CPU, so that no other of it can come in. */
+bool apic_high_in_service(void);
 
 /* Counts of the timer per second; 0 until apic_timer_calibrate() (by clock_init()) has found it. */
 uint64_t apic_timer_hz(void);

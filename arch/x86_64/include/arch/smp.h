@@ -45,6 +45,9 @@ void smp_send_nmi(unsigned cpu);
  * Interrupts on. */
 void smp_wait_flag(const uint32_t *flag);
 void smp_wake(unsigned cpu);
+/* As cpu_idle_wait(), but only interrupts of the highest class end it: legal where others must not
+ * come in. Needs the APIC. */
+void cpu_idle_wait_high(void);
 
 /* All CPUs that entered meet here: returns when `n` CPUs have called it. Waits halted under a
  * hypervisor and spins on metal, so that all leave together. The gate is reusable once all left.
@@ -64,6 +67,9 @@ struct smp_config {
     /* The top of a guarded stack for CPU number `cpu` (provisional: some may not start); NULL:
      * none. */
     void *(*alloc_stack)(unsigned cpu);
+    /* Optional: prepares CPU `cpu` on the boot CPU once it has its final number and before it runs
+     * anything; false leaves out that CPU and those behind it. */
+    bool (*prepare)(unsigned cpu);
 };
 /*
  * Starts every CPU of the MADT but this one by INIT-SIPI-SIPI: all at once, bounded, each that does
