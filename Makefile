@@ -45,6 +45,7 @@ KERNEL_OBJ  := $(patsubst %,$(O)/obj/%.o,$(KERNEL_SRC)) $(O)/obj/version.c.o
 
 INCLUDES := -I. -Iarch/x86_64/include
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+            -Werror=implicit-function-declaration \
             -Wframe-larger-than=2048 $(if $(filter 1,$(WERROR)),-Werror)
 DEFINES  := $(if $(filter 1 2,$(DEBUG)),-DCONFIG_DEBUG) $(if $(filter 2,$(DEBUG)),-DCONFIG_DEBUG_FULL)
 COMMON   := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-strict-aliasing -fno-stack-protector \

@@ -1,12 +1,13 @@
 /*
  * boot_info.h: the only struct that crosses from a front door (boot/efi, boot/pvh) into the kernel.
  *
- * Addresses are physical. When the kernel is entered the CPU is in long mode with interrupts off, on a
- * stack of the front door of at least 16 KiB, in page tables of the front door which map
- *   - every address below `identity_limit` that is RAM to itself (boot_info and all it points to, and
- *     the ACPI tables, lie there),
- *   - the kernel image at its link address, writable and executable,
- * and the entry point is called as kernel_entry(struct boot_info *). It returns an enum verdict.
+ * Addresses are physical. When the kernel is entered the CPU is in long mode with interrupts off,
+ * on a stack of the front door of at least 16 KiB, in page tables of the front door which map
+ *   - to itself every address below `identity_limit` that is RAM: boot_info and all that it points
+ *     to, the stack and the ACPI tables lie there,
+ *   - the kernel image at its link address, writable and executable;
+ * the kernel's own page tables map nothing to itself, so it takes a stack of its own first.
+ * The entry point is called as kernel_entry(struct boot_info *). It returns an enum verdict.
  */
 #ifndef BOOT_BOOT_INFO_H
 #define BOOT_BOOT_INFO_H
@@ -31,10 +32,11 @@ enum verdict {
 };
 
 struct boot_framebuffer {
-    uint64_t base; /* 0: none */
+    uint64_t base;          /* 0: none */
     uint32_t width, height; /* pixels */
     uint32_t pitch;         /* bytes from line to line, not width */
-    uint8_t red_shift, green_shift, blue_shift, reserved; /* 8 bits each, 32 bits a pixel */
+    /* of 8 bits each in a pixel of 32 */
+    uint8_t red_shift, green_shift, blue_shift, reserved;
 };
 
 struct boot_info {
@@ -47,13 +49,13 @@ struct boot_info {
     uint64_t kernel_size;    /* bytes, bss included */
     uint64_t identity_limit; /* bytes */
     uint64_t memmap;         /* struct mem_range[memmap_cap], unsorted as the firmware gave it */
-    uint64_t memmap_count;   /* ranges there; the front door's own memory is among them as MEM_LOADER */
-    uint64_t memmap_cap;     /* entries of room: at least 2 * count + 1, for memrange_sanitise() */
+    uint64_t memmap_count;   /* ranges there, those of the front door as MEM_LOADER */
+    uint64_t memmap_cap;     /* entries of room, at least 2 * count + 1: memrange_sanitise() */
     uint64_t cmdline;        /* options text: config file, newline, load options; later ones win */
     uint64_t cmdline_len;    /* bytes */
     uint64_t rsdp;           /* 0: none */
-    uint64_t trampoline;     /* one free page in [0x1000, 0x9f000] kept out of the map; 0: none found */
-    uint64_t smbios;         /* SMBIOS 3 entry point, 0: none */
+    uint64_t trampoline;     /* a page of ours in [0x1000, 0x9efff], MEM_LOADER; 0: none found */
+    uint64_t smbios;         /* SMBIOS entry point, _SM3_ if there is one, else _SM_; 0: none */
     uint64_t efi_memmap_entries; /* as reported, for the log */
     struct boot_framebuffer fb;
 };

@@ -1,8 +1,8 @@
 /*
  * machine_end.c: ending the machine by the kernel's verdict and the option exit=.
  *
- * Built into the kernel for the PVH door and into BOOTX64.EFI for the UEFI door, so it uses nothing of
- * the kernel but the option registry, and only there.
+ * Built into the kernel for the PVH door and into BOOTX64.EFI for the UEFI door, so it uses nothing
+ * of the kernel but the option registry, and only there.
  */
 #include "boot/machine_end.h"
 
@@ -16,9 +16,10 @@ static const char *const exit_names[] = {"auto", "halt", "reboot", "poweroff", N
 #ifndef BOOT_EFI
 #include "lib/options.h"
 
-/* So that the parser knows the key and checks the value; the value used is the one the door read. */
+/* So that the parser knows the key and checks the value; what is used is what the door read. */
 static unsigned exit_checked;
-OPTION_ENUM(exit, "exit", exit_checked, exit_names, "how the machine ends: auto, halt, reboot, poweroff");
+OPTION_ENUM(exit, "exit", exit_checked, exit_names,
+            "how the machine ends: auto, halt, reboot, poweroff");
 #endif
 
 static bool is_space(char c)

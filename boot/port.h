@@ -1,5 +1,6 @@
 /*
- * port.h: port I/O for the front doors, which run before and after the kernel and share no code with it.
+ * port.h: port I/O for the front doors, which run before and after the kernel and share no code
+ * with it.
  */
 #ifndef BOOT_PORT_H
 #define BOOT_PORT_H

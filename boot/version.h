@@ -5,6 +5,6 @@
 #define BOOT_VERSION_H
 
 extern const char metalmap_version[]; /* "0.1.0" */
-extern const char metalmap_build[];   /* abbreviated commit, "-dirty" if the tree was; or "unknown" */
+extern const char metalmap_build[]; /* abbreviated commit, "-dirty" if the tree was; or "unknown" */
 
 #endif

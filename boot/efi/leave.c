@@ -1,8 +1,8 @@
 /*
- * leave.c: the way out: memory map, ExitBootServices, the call of the kernel, the end of the machine.
+ * leave.c: the way out: memory map, ExitBootServices, the kernel, the end of the machine.
  *
- * After the first call of ExitBootServices no boot service but GetMemoryMap and ExitBootServices may be
- * called (7.4.6). All memory needed afterwards is allocated before.
+ * After the first call of ExitBootServices no boot service but GetMemoryMap and ExitBootServices
+ * may be called (7.4.6). All memory needed afterwards is allocated before.
  */
 #include "boot/efi/door.h"
 
@@ -17,7 +17,7 @@
 #define MAP_TRIES     4
 #define SLACK_ENTRIES 128 /* that the map may grow by between allocation and exit */
 /* Ranges of ours added to the firmware's: its page tables, in runs, and descriptor tables. */
-#define OWN_RANGES    512
+#define OWN_RANGES 512
 
 static struct leave plan;
 static struct {
@@ -94,14 +94,14 @@ static void exit_boot_services(void)
         if (!EFI_ERROR(status))
             return;
     }
-    /* Half of the firmware may be gone: no service that door_fail() would use. The text may show. */
+    /* Half of the firmware may be gone: no more of its services. The text may show. */
     door_say(L"metalmap: the firmware does not let go (ExitBootServices), status ");
     door_say_number(status);
     machine_end(VERDICT_ERROR, MACHINE_EXIT_AUTO, &ops);
 }
 
-/* Types of UEFI 7.2.1. What later versions add (persistent, unaccepted) and what vendors invent is not
- * ours to touch. */
+/* Types of UEFI 7.2.1. What later versions add (persistent, unaccepted) and what vendors invent is
+ * not ours to touch. */
 static uint32_t kind_of(const EFI_MEMORY_DESCRIPTOR *d)
 {
     switch (d->Type) {
@@ -148,7 +148,8 @@ static void keep(UINT64 base, UINT64 size)
         last->base = base;
         last->size += size;
     } else if (2 * (bi->memmap_count + 1) + 1 <= bi->memmap_cap) {
-        *range(bi->memmap_count++) = (struct mem_range){.base = base, .size = size, .kind = MEM_LOADER};
+        *range(bi->memmap_count++) =
+            (struct mem_range){.base = base, .size = size, .kind = MEM_LOADER};
     } else {
         for (i = 0; i < bi->memmap_count; i++)
             if (range(i)->kind == MEM_BOOT_RECLAIM)
@@ -171,8 +172,8 @@ static void keep_tables(UINT64 table, unsigned level)
 }
 
 /*
- * What the CPU uses of the firmware's boot-services memory while the kernel starts, and again when it has
- * returned: page tables, GDT, IDT, task state.
+ * What the CPU uses of the firmware's boot-services memory while the kernel starts, and again when
+ * it has returned: page tables, GDT, IDT, task state.
  */
 static void keep_cpu_tables(void)
 {
@@ -208,7 +209,8 @@ static void convert_map(void)
             .base = d->PhysicalStart, .size = d->NumberOfPages * SZ_4K, .kind = kind_of(d)};
         bi->efi_memmap_entries++;
         if (kind_of(d) != MEM_RESERVED)
-            bi->identity_limit = MAX(bi->identity_limit, d->PhysicalStart + d->NumberOfPages * SZ_4K);
+            bi->identity_limit =
+                MAX(bi->identity_limit, d->PhysicalStart + d->NumberOfPages * SZ_4K);
     }
 }
 

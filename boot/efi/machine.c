@@ -6,7 +6,7 @@
 
 #include "lib/string.h"
 
-/* A page whose last byte is at most this is below the EBDA; CPUs are started at page numbers 01-9e. */
+/* The last byte of the highest page below the EBDA; CPUs are started at page numbers 01 to 9e. */
 #define TRAMPOLINE_MAX 0x9efffULL
 
 static UINT64 find_table(const EFI_GUID *guid)
@@ -89,8 +89,8 @@ void machine_read_video(struct boot_info *bi)
     EFI_HANDLE *handles = NULL;
     UINTN n = 0, i;
 
-    /* The one behind the console is what somebody looks at; with several screens it has no memory of
-     * its own, then any that has will do. */
+    /* The one behind the console is what somebody looks at; with several screens it has no memory
+     * of its own, then any that has will do. */
     if (!EFI_ERROR(door_bs->HandleProtocol(door_st->ConsoleOutHandle, &guid, (void **)&gop)) &&
         use_video(gop, &bi->fb))
         return;

@@ -1,6 +1,6 @@
 /*
- * options.c: the options text: \metalmap.cfg of the volume that this program was loaded from, then the load
- * options of the boot entry or the shell's command line. Later values win.
+ * options.c: the options text: \metalmap.cfg of the volume that this program was loaded from, then
+ * the load options of the boot entry or the shell's command line. Later values win.
  */
 #include "boot/efi/door.h"
 
@@ -10,9 +10,9 @@
 #define CONFIG_MAX  SZ_64K
 #define OPTIONS_MAX SZ_64K
 /* Device path node types: a file's path name (UEFI 10.3.5.4), the end (10.3.1). */
-#define NODE_MEDIA  4
-#define NODE_FILE   4
-#define NODE_END    0x7f
+#define NODE_MEDIA 4
+#define NODE_FILE  4
+#define NODE_END   0x7f
 
 /* The file's bytes into dst (CONFIG_MAX bytes); 0 if there is no file. */
 static UINTN read_config(EFI_LOADED_IMAGE_PROTOCOL *self, char *dst)

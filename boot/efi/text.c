@@ -51,7 +51,7 @@ static uint16_t lower(uint16_t c)
     return c >= 'A' && c <= 'Z' ? (uint16_t)(c + 32) : c;
 }
 
-/* Moves *s behind the directories of the path s[0..n) and returns the length without a final ".efi". */
+/* Moves *s behind the directories of the path s[0..n); returns the length without ".efi". */
 static size_t stem(const uint16_t **s, size_t n)
 {
     static const uint16_t suffix[] = {'.', 'e', 'f', 'i'};

@@ -8,7 +8,8 @@ static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
     return a_size && b_size && a < b + b_size && b < a + a_size;
 }
 
-/* True if [base, base + size) meets something taken or not RAM; then *obstacle is where that begins. */
+/* True if [base, base + size) meets something taken or not RAM; then *obstacle is where that
+ * begins. */
 static bool conflict(const struct free_memory *m, uint64_t base, uint64_t size, uint64_t *obstacle)
 {
     size_t i;

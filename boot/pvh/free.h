@@ -18,8 +18,8 @@ struct free_memory {
     size_t taken_count;
 };
 
-/* The highest page-aligned run of `size` bytes of free RAM within *within; 0 if there is none, or none
- * but at address 0. */
+/* The highest page-aligned run of `size` bytes of free RAM within *within; 0 if there is none, or
+ * none but at address 0. */
 uint64_t free_find(const struct free_memory *m, uint64_t size, const struct span *within);
 
 #endif

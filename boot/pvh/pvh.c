@@ -1,5 +1,6 @@
 /*
- * pvh.c: the PVH front door: fills boot_info from the start info, calls the kernel, ends the machine.
+ * pvh.c: the PVH front door: fills boot_info from the start info, calls the kernel, ends the
+ * machine.
  *
  * Runs once on the boot CPU, on start.asm's stack and page tables: physical addresses below 4 GiB
  * are pointers. What the loader wrote (start info, map, command line) lies anywhere in low
@@ -65,7 +66,8 @@ static void add_range(uint64_t base, uint64_t size, uint32_t kind)
         map[info.memmap_count++] = (struct mem_range){.base = base, .size = size, .kind = kind};
 }
 
-/* Puts a copy of the command line and the converted map into free RAM, and finds the trampoline page. */
+/* Puts a copy of the command line and the converted map into free RAM, and finds the trampoline
+ * page. */
 static void take_memory(const struct hvm_start_info *si)
 {
     static const struct span low = {TRAMPOLINE_LO, TRAMPOLINE_HI - TRAMPOLINE_LO};
@@ -132,7 +134,8 @@ static void qemu_poweroff(void)
     port_out16(0xb004, 0x2000);
 }
 
-/* Reset control register of the PC chipsets (full reset), then the keyboard controller's reset line. */
+/* Reset control register of the PC chipsets (full reset), then the keyboard controller's reset
+ * line. */
 static void pc_reboot(void)
 {
     port_out8(0xcf9, 0x06);
@@ -167,7 +170,7 @@ void pvh_main(uint32_t start_info)
 
     /* Kept here: what info points to is the kernel's to change. */
     how = machine_exit_option((const char *)(uintptr_t)info.cmdline, info.cmdline_len);
-    verdict = kernel_entry((struct boot_info *)((uintptr_t)&info - (uintptr_t)__image_start +
-                                                LOAD_PHYS));
+    verdict =
+        kernel_entry((struct boot_info *)((uintptr_t)&info - (uintptr_t)__image_start + LOAD_PHYS));
     machine_end(verdict, how, &ops);
 }

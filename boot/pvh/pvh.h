@@ -23,7 +23,13 @@ struct hvm_start_info {
 };
 
 /* Types are those of E820. */
-enum { HVM_MEM_RAM = 1, HVM_MEM_RESERVED = 2, HVM_MEM_ACPI = 3, HVM_MEM_NVS = 4, HVM_MEM_UNUSABLE = 5 };
+enum {
+    HVM_MEM_RAM = 1,
+    HVM_MEM_RESERVED = 2,
+    HVM_MEM_ACPI = 3,
+    HVM_MEM_NVS = 4,
+    HVM_MEM_UNUSABLE = 5
+};
 
 struct hvm_memmap_entry {
     uint64_t addr;

@@ -1,7 +1,7 @@
 /*
- * boot_test.c: what the front doors decide without a machine: where free low memory is (case G12), the
- * start page tables for an image anywhere (K1) with 4 and 5 levels (K4), options text as firmware and
- * editors give it, and the option exit=.
+ * boot_test.c: what the front doors decide without a machine: where free low memory is (case G12),
+ * the start page tables for an image anywhere (K1) with 4 and 5 levels (K4), options text as
+ * firmware and editors give it, and the option exit=.
  */
 #include "tests/host/testlib.h"
 #include <string.h>
@@ -15,7 +15,8 @@
 
 static const struct span low = {0x1000, 0x9e000};
 
-static uint64_t find(const struct hvm_memmap_entry *map, size_t n, const struct span *taken, size_t k)
+static uint64_t find(const struct hvm_memmap_entry *map, size_t n, const struct span *taken,
+                     size_t k)
 {
     struct free_memory m = {.map = map, .map_count = n, .taken = taken, .taken_count = k};
 
@@ -68,7 +69,8 @@ static bool fits(const struct free_memory *m, uint64_t at, uint64_t size)
                     return false;
     }
     for (size_t i = 0; i < m->taken_count; i++)
-        if (m->taken[i].size && at < m->taken[i].base + m->taken[i].size && m->taken[i].base < at + size)
+        if (m->taken[i].size && at < m->taken[i].base + m->taken[i].size &&
+            m->taken[i].base < at + size)
             return false;
     return ram;
 }
@@ -90,7 +92,8 @@ static void any_map(void **state)
                                                rng_below(&r, 3) ? RAM : RSV, 0};
         for (size_t i = 0; i < m.taken_count; i++)
             taken[i] = (struct span){rng_below(&r, 0x800) * 64, rng_below(&r, 0x80) * 64};
-        for (uint64_t at = ALIGN_UP(within.base, SZ_4K); at + size <= within.base + within.size; at += SZ_4K)
+        for (uint64_t at = ALIGN_UP(within.base, SZ_4K); at + size <= within.base + within.size;
+             at += SZ_4K)
             if (fits(&m, at, size))
                 expected = at;
         uint64_t got = free_find(&m, size, &within);
@@ -147,8 +150,8 @@ static void kernel_anywhere(void **state)
                 map_image(levels, places[i], sizes[k]);
 }
 
-/* text as load options of a program that was loaded from own; NULL: not text. Bytes behind a NUL are
- * garbage. */
+/* text as load options of a program that was loaded from own; NULL: not text. Bytes behind a NUL
+ * are garbage. */
 static const char *load_options(const char *text, const char *own)
 {
     static uint16_t s[200], path[200];
@@ -192,9 +195,14 @@ static void options_of_firmware(void **state)
 
 static void config_of_editors(void **state)
 {
-    char plain[] = "a=1\n", utf8[] = "\xef\xbb\xbf" "a=1\n";
-    char utf16[] = "\xff\xfe" "a\0=\0001\0\n", odd[] = "\xff\xfe" "a\0=\0001\0\nx";
-    char umlaut[] = "\xff\xfe" "a\0=\0\xe4";
+    char plain[] = "a=1\n", utf8[] = "\xef\xbb\xbf"
+                                     "a=1\n";
+    char utf16[] = "\xff\xfe"
+                   "a\0=\0001\0\n",
+         odd[] = "\xff\xfe"
+                 "a\0=\0001\0\nx";
+    char umlaut[] = "\xff\xfe"
+                    "a\0=\0\xe4";
 
     (void)state;
     assert_int_equal(text_normalise(plain, 0), 0);
@@ -231,9 +239,12 @@ static void exit_option(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_page_left),     cmocka_unit_test(no_page),
-        cmocka_unit_test(any_map),           cmocka_unit_test(kernel_anywhere),
-        cmocka_unit_test(options_of_firmware), cmocka_unit_test(config_of_editors),
+        cmocka_unit_test(one_page_left),
+        cmocka_unit_test(no_page),
+        cmocka_unit_test(any_map),
+        cmocka_unit_test(kernel_anywhere),
+        cmocka_unit_test(options_of_firmware),
+        cmocka_unit_test(config_of_editors),
         cmocka_unit_test(exit_option),
     };
 
