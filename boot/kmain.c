@@ -41,7 +41,10 @@ OPTION_UINT(maxcpus, "maxcpus", maxcpus, 1, 65535, "use at most so many CPUs");
 OPTION_BOOL(bootmem, "boot_services_memory", use_boot_services,
             "also use what UEFI's boot services have left (some firmware still needs it)");
 
+#define CPUS_PER_LINE 32 /* of the list of APIC IDs */
+
 static struct boot_info boot;
+static DEFINE_PER_CPU(uint32_t, own_apic_id);
 static struct ktap bail;
 static char start_stack[START_STACK_SIZE] __aligned(16);
 
@@ -200,6 +203,29 @@ static void print_machine(void)
             (unsigned long)smp.start_us);
 }
 
+static void read_apic_id(void *arg)
+{
+    (void)arg;
+    *this_cpu_ptr(&own_apic_id) = apic_id_this();
+}
+
+/* Who is who, each APIC ID as the CPU itself reads it. */
+static void print_cpus(void)
+{
+    unsigned cpu, n = smp_cpus();
+
+    smp_call_all(read_apic_id, NULL);
+    for (cpu = 0; cpu < n; cpu += CPUS_PER_LINE) {
+        char line[16 + 11 * CPUS_PER_LINE];
+        size_t used = 0;
+
+        for (unsigned i = 0; i < CPUS_PER_LINE && cpu + i < n; i++)
+            used += (size_t)ksnprintf(line + used, sizeof(line) - used, "%s%u", i ? "," : "",
+                                      *per_cpu_ptr(&own_apic_id, cpu + i));
+        kprintf("# cpus first=%u apic_ids=%s\n", cpu, line);
+    }
+}
+
 /* On a guarded stack, with memory up: everything else. arg: where the verdict goes. */
 static void run(void *arg)
 {
@@ -214,6 +240,7 @@ static void run(void *arg)
     clock_warp_test();
     cpu_check_state();
     print_machine();
+    print_cpus();
     *verdict = tests_main();
     irq_disable();
     timer_stop();
