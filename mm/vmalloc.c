@@ -81,6 +81,14 @@ static bool notify_shortage(void)
     return released != 0;
 }
 
+/* False if not even an empty range has such a place: then nothing that is given back helps. */
+static bool could_fit(uint64_t size, uint64_t align)
+{
+    uint64_t pad = -vmap_start & (align - 1), range = vmap_end - vmap_start;
+
+    return pad <= range && range - pad >= size;
+}
+
 struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
 {
     struct vm_area *a = NULL;
@@ -95,11 +103,11 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         return NULL;
     a->pool = VMAP_NO_POOL;
     err = area_space_take(a, size, align);
-    if (err == ERR_NOSPACE && purge_everything())
+    if (err == ERR_NOSPACE && could_fit(size, align)) {
+        purge_everything(); /* what waits, and the pools */
         err = area_space_take(a, size, align);
-    else if (err == ERR_NOSPACE)
-        err = area_space_take(a, size, align); /* pools may have been emptied */
-    if (err == ERR_NOSPACE && notify_shortage()) {
+    }
+    if (err == ERR_NOSPACE && could_fit(size, align) && notify_shortage()) {
         purge_everything();
         err = area_space_take(a, size, align);
     }

@@ -18,35 +18,94 @@
 #define TABLES_SLACK 256
 
 static struct lock_class pending_class = {.name = "vmap_purge.pending"};
+/* A CPU that waits for the mutex halted; on the stack from the push until the next unlock. */
+struct purge_waiter {
+    struct purge_waiter *next;
+    uint32_t woken;
+    uint32_t cpu;
+};
+
 static struct {
-    uint32_t mutex;      /* CPU + 1 of who purges, 0: nobody */
-    uint64_t lazy_pages; /* atomic: freed and not yet purged */
+    uint32_t mutex;               /* CPU + 1 of who purges, 0: nobody */
+    struct purge_waiter *waiters; /* lock-free stack, emptied by unlock */
+    /* A pass that began after a request serves it, whoever runs it. */
+    uint64_t begun;               /* passes so far; with the mutex */
+    uint64_t done, done_full;     /* number of the last finished pass, and of the last forced one */
+    uint64_t never;               /* 0: for who needs the mutex itself */
+    uint64_t lazy_pages;          /* atomic: freed and not yet purged */
     uint64_t purges;
     struct spinlock pending_lock;
     struct vmap_flush pending; /* unmapped, but the addresses stay with their area */
     struct vmap_purge_report last;
 } purge = {.pending_lock = SPINLOCK_INIT(&pending_class)};
 
-/* True with the mutex. In an interrupt handler that came over a purge of this CPU, waiting would be for ever. */
-static bool purge_lock(bool wait)
+static DEFINE_PER_CPU(struct purge_waiter, purge_waiter);
+
+static bool purge_trylock(void)
 {
-    uint32_t me = this_cpu_id() + 1;
+    uint32_t nobody = 0;
 
-    for (;;) {
-        uint32_t nobody = 0;
-
-        if (ATOMIC_CAS(purge.mutex, &nobody, me))
-            return true;
-        if (!wait || nobody == me)
-            return false;
-        tlb_poll();
-        cpu_relax();
-    }
+    return READ_ONCE(purge.mutex) == 0 && ATOMIC_CAS(purge.mutex, &nobody, this_cpu_id() + 1);
 }
 
 static void purge_unlock(void)
 {
-    STORE_RELEASE(purge.mutex, 0);
+    struct purge_waiter *w;
+
+    ATOMIC_XCHG(purge.mutex, 0); /* before the stack is read: who pushes later finds it free */
+    w = ATOMIC_XCHG(purge.waiters, NULL);
+    while (w) {
+        struct purge_waiter *next = w->next;
+        uint32_t cpu = w->cpu;
+
+        STORE_RELEASE(w->woken, 1); /* w may be pushed again from here on */
+        if (cpu != this_cpu_id())
+            smp_wake(cpu);
+        w = next;
+    }
+}
+
+/* Task context with interrupts on: halts until the next unlock. Elsewhere: one turn of a spin loop. */
+static void purge_wait(void)
+{
+    struct purge_waiter *w = this_cpu_ptr(&purge_waiter);
+
+    if (in_irq() || !irqs_enabled()) {
+        tlb_poll();
+        cpu_relax();
+        return;
+    }
+    w->cpu = this_cpu_id();
+    WRITE_ONCE(w->woken, 0);
+    w->next = READ_ONCE(purge.waiters);
+    while (!ATOMIC_CAS(purge.waiters, &w->next, w))
+        ;
+    /* An unlock before the push did not see us; it has left the mutex free, or another one follows. */
+    if (READ_ONCE(purge.mutex) == 0) {
+        if (purge_trylock())
+            purge_unlock();
+    }
+    smp_wait_flag(&w->woken);
+}
+
+enum lock_result { LOCKED, SERVED, NOT_POSSIBLE };
+
+/*
+ * Gets the mutex, or waits until a pass that began after the call has ended (`done` is its counter).
+ * NOT_POSSIBLE: in an interrupt handler that came over a pass of this CPU, waiting would be for ever.
+ */
+static enum lock_result purge_lock(const uint64_t *done)
+{
+    uint64_t begun = READ_ONCE(purge.begun);
+
+    while (!purge_trylock()) {
+        if (in_irq() && READ_ONCE(purge.mutex) == this_cpu_id() + 1)
+            return NOT_POSSIBLE;
+        purge_wait();
+        if (LOAD_ACQUIRE(*done) > begun)
+            return SERVED;
+    }
+    return LOCKED;
 }
 
 void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end)
@@ -142,43 +201,63 @@ void purge_lazy_added(uint64_t pages)
     /* A purge is long: an interrupt handler leaves it to the next task, up to twice the limit. */
     if (in_irq() && now <= 2 * limit)
         return;
-    if (!purge_lock(false))
-        return;
+    if (!purge_trylock())
+        return; /* somebody is at it */
     purge_locked(&f);
     purge_unlock();
     if (!in_irq())
         purge_reclaim_tables_if_many();
 }
 
-bool purge_everything(void)
+/* With the mutex: one pass over everything that waits, counted for those who wait for it. */
+static bool purge_pass(bool force)
 {
+    uint64_t number = purge.begun + 1;
     struct vmap_flush f = {0};
     bool some;
 
-    if (!purge_lock(true))
-        return false;
-    block_purge(&f, true);
+    WRITE_ONCE(purge.begun, number);
+    smp_mb(); /* what was unmapped before a request that saw the old number is seen below */
+    block_purge(&f, force);
     some = purge_locked(&f);
-    node_pool_decay(true);
-    purge_unlock();
+    if (force) {
+        node_pool_decay(true);
+        STORE_RELEASE(purge.done_full, number);
+    }
+    STORE_RELEASE(purge.done, number);
+    return some;
+}
+
+bool purge_everything(void)
+{
+    enum lock_result r = purge_lock(&purge.done_full);
+    bool some = r == SERVED;
+
+    if (r == LOCKED) {
+        some = purge_pass(true);
+        purge_unlock();
+    }
     return some;
 }
 
 void vm_unmap_aliases(void)
 {
-    struct vmap_flush f = {0};
-
     if (!READ_ONCE(vmap_up))
         return;
-    kvfree_drain();
-    if (!purge_lock(true)) {
-        /* Over a purge of this very CPU: what is unmapped is unmapped, one full flush keeps the promise. */
+    if (!in_irq())
+        kvfree_drain();
+    switch (purge_lock(&purge.done)) {
+    case LOCKED:
+        purge_pass(false);
+        purge_unlock();
+        break;
+    case NOT_POSSIBLE:
+        /* What is unmapped is unmapped: one full flush keeps the promise. */
         tlb_shootdown_all();
-        return;
+        break;
+    case SERVED:
+        break;
     }
-    block_purge(&f, false);
-    purge_locked(&f);
-    purge_unlock();
 }
 
 void vmap_force_purge(void)
@@ -228,7 +307,7 @@ void purge_reclaim_tables(void)
     uintptr_t from = vmap_start;
     unsigned n;
 
-    if (!purge_lock(true))
+    if (purge_lock(&purge.never) != LOCKED)
         return;
     while ((n = take_slots(&from, slots)) != 0) {
         for (unsigned i = 0; i < n; i++)
@@ -258,7 +337,6 @@ void vmap_last_purge(struct vmap_purge_report *r)
 void purge_init(void)
 {
     spin_init(&purge.pending_lock, &pending_class);
-    purge.mutex = 0;
     purge.lazy_pages = 0;
     purge.purges = 0;
     purge.pending = (struct vmap_flush){0};
