@@ -99,21 +99,30 @@ struct call {
     void *arg;
 };
 
+/* One record for each CPU that runs asynchronously; written by who starts it. */
+static struct call calls[SMP_MAX_CPUS];
+/* CPUs that have run something since kt_take_used(). Set by who starts it. */
+static uint8_t used[SMP_MAX_CPUS];
+static const char *task_name = "tests"; /* of what runs; boot CPU writes between tests */
+
+void kt_set_task_name(const char *name)
+{
+    WRITE_ONCE(task_name, name);
+    trap_set_task_name(name);
+}
+
 /* A CPU counts as busy for the watchdog while it runs a test's function. */
 static void run_busy(void *arg)
 {
     struct call *c = arg;
 
+    trap_set_task_name(READ_ONCE(task_name));
     watchdog_touch();
     watchdog_set_busy(true);
     c->fn(c->arg);
     if (this_cpu_id() != 0)
         watchdog_set_busy(false);
 }
-
-/* One record for each CPU that runs asynchronously; the slots are used by the boot CPU only. */
-#define CALLS_MAX 1024
-static struct call calls[CALLS_MAX];
 
 /* Waiting for others is no work: the watchdog looks at them. */
 static void wait_begin(void)
@@ -129,7 +138,12 @@ static void wait_end(void)
     }
 }
 
-void kt_on_cpu(unsigned cpu, void (*fn)(void *), void *arg)
+bool kt_take_used(unsigned cpu)
+{
+    return ATOMIC_XCHG(used[cpu], 0);
+}
+
+void kt_on_idle_cpu(unsigned cpu, void (*fn)(void *), void *arg)
 {
     struct call c = {.fn = fn, .arg = arg};
 
@@ -138,10 +152,19 @@ void kt_on_cpu(unsigned cpu, void (*fn)(void *), void *arg)
     wait_end();
 }
 
+void kt_on_cpu(unsigned cpu, void (*fn)(void *), void *arg)
+{
+    WRITE_ONCE(used[cpu], 1);
+    kt_on_idle_cpu(cpu, fn, arg);
+}
+
 void kt_on_all(void (*fn)(void *), void *arg)
 {
     struct call c = {.fn = fn, .arg = arg};
+    unsigned cpu;
 
+    for_each_cpu(cpu)
+        WRITE_ONCE(used[cpu], 1);
     wait_begin();
     smp_call_all(run_busy, &c);
     wait_end();
@@ -149,8 +172,9 @@ void kt_on_all(void (*fn)(void *), void *arg)
 
 void kt_start(unsigned cpu, void (*fn)(void *), void *arg)
 {
-    calls[cpu % CALLS_MAX] = (struct call){.fn = fn, .arg = arg};
-    smp_call_async(cpu, run_busy, &calls[cpu % CALLS_MAX]);
+    WRITE_ONCE(used[cpu], 1);
+    calls[cpu] = (struct call){.fn = fn, .arg = arg};
+    smp_call_async(cpu, run_busy, &calls[cpu]);
 }
 
 void kt_join(unsigned cpu)

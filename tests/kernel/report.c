@@ -149,13 +149,19 @@ static void print_row(const struct row *r)
             (unsigned long)r->f.mean, rate, status_names[r->status]);
 }
 
-void report_table(void)
+static void print_heading(void)
 {
     kprintf("#\n# Times in %sTSC ticks of one operation; mean without timing in between; ops/s of all "
             "CPUs together.\n",
             cpu_features.emulated ? "emulated " : "");
     kprintf("# %-*s %-8s %4s %9s %8s %8s %8s %10s %8s %10s  %s\n", NAME_WIDTH, "test", "design",
             "cpus", "n", "p50", "p99", "p99.9", "max", "mean", "ops/s", "verdict");
+}
+
+void report_table(void)
+{
+    if (table.rows)
+        print_heading();
     for (unsigned i = 0; i < table.rows; i++)
         print_row(&table.row[i]);
     kprintf("# correctness tests: %u passed, %u skipped, %u failed\n#\n", table.correct[KTAP_PASS],

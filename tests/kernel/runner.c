@@ -13,7 +13,6 @@
 #include <arch/clock.h>
 #include <arch/percpu.h>
 #include <arch/smp.h>
-#include <arch/trap.h>
 
 static struct ktap ktap;
 
@@ -38,11 +37,6 @@ void kt_pages_free(void *p, size_t bytes)
 const char *kt_design_name(void)
 {
     return vmap_design_names[vmap_config.design];
-}
-
-static void set_task_name(void *arg)
-{
-    trap_set_task_name(arg);
 }
 
 static enum ktap_status status_of(const struct kt_outcome *o)
@@ -71,7 +65,7 @@ static void begin_test(const char *name, struct kt_outcome *o)
     memset(o, 0, sizeof(*o));
     kt_set_outcome(o);
     heartbeat_test(name);
-    kt_on_all(set_task_name, (void *)(uintptr_t)name);
+    kt_set_task_name(name);
 }
 
 static void run_test(const struct ktest *t)

@@ -38,10 +38,18 @@ struct kt_outcome {
     char why[240];
 };
 
-/* runner.c */
+/* ktest.c */
 /* The test that `cpu`'s failures belong to; NULL: that of the whole machine. */
 void kt_set_outcome(struct kt_outcome *global);
 void kt_set_cpu_outcome(struct kt_outcome *mine);
+/* What the CPUs are said to run when they crash. */
+void kt_set_task_name(const char *name);
+/* Has `cpu` run a test's function since the last call? */
+bool kt_take_used(unsigned cpu);
+/* As kt_on_cpu, for what leaves nothing behind. */
+void kt_on_idle_cpu(unsigned cpu, void (*fn)(void *), void *arg);
+
+/* runner.c */
 const char *kt_design_name(void);
 /* Workers of a bench and how many run at once. */
 unsigned kt_workers(const struct kbench *b);

@@ -21,9 +21,9 @@ static __always_inline bool op(struct kbench_worker *w)
     size_t align = 1UL << (w->loop % SHIFTS);
     void *p = __vmalloc(PAGE_SIZE, align, VM_ZERO, VM_ANY_NODE);
 
-    /* Half of the range has an aligned address in it, whatever else is in use. */
+    /* Each worker, and as many freed ones as that, finds an aligned address. */
     if (!p) {
-        if (align <= vmap_config.range_size / 4)
+        if (align <= vmap_config.range_size / 4 / w->peers)
             KT_FAIL("no page at an alignment of 2^%lu", w->loop % SHIFTS);
         return false;
     }
