@@ -7,7 +7,7 @@ Variables come from the environment (the Makefile exports its own) or from the c
   SMP      CPUs, or all of -smp's value: 6,sockets=2,cores=3,threads=1
   MEM CPU MACHINE              QEMU's -m, -cpu, -machine
   BOOT     uefi (a small disk), usb (build/metalmap.img as a stick), pvh (-kernel)
-  ACCEL    auto (KVM where it can be used), kvm, tcg
+  ACCEL    auto (KVM where it can be used), kvm, tcg; with QEMU's own properties: tcg,thread=single
   ICOUNT   1: count instructions; one CPU only
   ARGS     options for the kernel
   TIMEOUT  seconds for all of it; whatever it is, a machine that says nothing for 30 s is ended
@@ -194,12 +194,12 @@ def command_line(config, work):
     """QEMU's command. Raises UsageError for what cannot be."""
     cpus = config.cpus
     accel = config.accel
-    if accel not in ("auto", "kvm", "tcg"):
+    if accel.split(",")[0] not in ("auto", "kvm", "tcg"):
         raise UsageError(f"ACCEL={accel}: auto, kvm or tcg")
     if config.icount:
         if cpus != 1:
             raise UsageError("ICOUNT=1 counts one CPU only: SMP=1")
-        if accel == "kvm":
+        if accel.startswith("kvm"):
             raise UsageError("ICOUNT=1 needs the emulator: ACCEL=tcg")
         accel = "tcg"
     if not shutil.which(config.qemu):
@@ -210,7 +210,7 @@ def command_line(config, work):
     more = []
     if cpus > 255:
         # APIC IDs above 254 need interrupt remapping, which KVM does with a split irqchip only.
-        if accel == "kvm":
+        if accel.startswith("kvm"):
             machine += ",kernel-irqchip=split"
         more = ["-device", "intel-iommu,intremap=on,eim=on"]
     out = [config.qemu, "-machine", machine, "-accel", accel, "-cpu", config.cpu,
