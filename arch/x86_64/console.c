@@ -18,8 +18,8 @@
 #include <arch/serial.h>
 #include <arch/tlb.h>
 
-#define LOCK_CYCLES 60000000000ULL /* 64 CPUs may wait for a line of a slow port each: 10 to 30 s  \
-                                    */
+/* 64 CPUs may each wait for a line of a slow port: 10 to 30 s. */
+#define LOCK_CYCLES     60000000000ULL
 #define LOCK_CYCLES_NMI 300000000ULL
 #define LOG_HEAD        (64u * 1024)  /* the beginning of the log, kept for good */
 #define LOG_RING        (256u * 1024) /* its end */
@@ -28,8 +28,9 @@
 static char list_text[128] = "com1,fb";
 static bool console_given;
 
-static uint32_t lock_owner; /* CPU + 1 */
-static bool lock_broken;    /* set in panic */
+static uint32_t lock_owner;   /* CPU + 1 */
+static bool lock_broken;      /* set in panic */
+static char last_char = '\n'; /* written by the lock holder */
 
 static struct {
     char head[LOG_HEAD];
@@ -289,11 +290,6 @@ static bool lock(void)
     }
 }
 
-void console_break_lock(void)
-{
-    WRITE_ONCE(lock_broken, true);
-}
-
 static void serial_write_all(const char *s, size_t n)
 {
     for (unsigned i = 0; i < SERIAL_PORTS_MAX; i++)
@@ -308,9 +304,18 @@ void console_write(const char *s, size_t n)
     log_append(s, n);
     serial_write_all(s, n);
     fb_write(s, n);
+    if (n)
+        last_char = s[n - 1];
     if (locked)
         STORE_RELEASE(lock_owner, 0u);
     irq_restore(flags);
+}
+
+void console_break_lock(void)
+{
+    WRITE_ONCE(lock_broken, true);
+    if (READ_ONCE(lock_owner) != 0 || last_char != '\n')
+        console_write("\n", 1);
 }
 
 uint64_t log_seconds(void)

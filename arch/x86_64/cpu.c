@@ -8,24 +8,47 @@
 #include "lib/base.h"
 #include "lib/printf.h"
 #include "lib/string.h"
+#include <arch/atomic.h>
 #include <arch/cpu.h>
 #include <arch/percpu.h>
 
 #define MSR_MISC_ENABLE  0x1a0
 #define MISC_XD_DISABLE  BIT(34)
+#define MSR_MTRR_CAP     0xfe
+#define MSR_MTRR_PHYS    0x200 /* base and mask of variable range 0, then of the next */
 #define MSR_MTRR_DEF     0x2ff
+#define MTRR_CAP_VCNT    0xff
+#define MTRR_CAP_FIXED   BIT(8)
+#define MTRR_DEF_ENABLE  BIT(11)
+#define MTRR_FIXED       11
+#define MTRR_VARIABLE    32
 #define MSR_TSC_DEADLINE 0x6e0
 #define CPUID_HYPERVISOR 0x40000000u
 #define CPUID_EXTENDED   0x80000000u
+#define CPUID_MTRR       BIT(12) /* leaf 1, EDX */
 #define DR7_RESET        0x400UL /* bit 10 is always 1 (SDM 3B 18.2.4) */
 
 /* Entry 0 WB, 1 WC, 2 UC-, 3 UC, twice: enum cache_mode, whatever an entry's PAT bit says. */
 #define PAT_VALUE 0x0007010600070106ULL
 
+static const uint32_t mtrr_fixed_msr[MTRR_FIXED] = {0x250, 0x258, 0x259, 0x268, 0x269, 0x26a,
+                                                    0x26b, 0x26c, 0x26d, 0x26e, 0x26f};
+
 struct cpu_features cpu_features;
 
-static struct cpu_state boot_state; /* written by the boot CPU in cpu_init_this() */
+struct mtrrs {
+    uint64_t def;
+    uint64_t fixed[MTRR_FIXED];
+    uint64_t variable[2 * MTRR_VARIABLE];
+    unsigned fixed_count, variable_count;
+};
+
+/* Written by the boot CPU in cpu_init_this(). */
+static struct mtrrs boot_mtrrs;
+static struct cpu_state boot_state;
 static bool boot_state_known;
+
+static uint32_t mtrr_corrections; /* CPUs that came with other MTRRs */
 
 /* ---- features ---- */
 
@@ -176,28 +199,91 @@ static void flush_tlb(void)
 }
 
 /*
- * A page must not be cached under two memory types: caches are off and empty while the PAT changes
- * (SDM 3A 12.12.4, by the procedure of 12.11.8). A hypervisor keeps guest caches coherent, and
- * WBINVD there may be very slow, so it is left out.
+ * A page must not be cached under two memory types: caches are off and empty while types change
+ * (SDM 3A 12.11.8, for MTRRs and PAT alike). A hypervisor keeps guest caches coherent, and WBINVD
+ * there may be very slow, so it is left out. Returns CR0 for types_end().
  */
-void cpu_set_pat(uint64_t pat)
+static uint64_t types_begin(void)
 {
-    bool metal = !cpu_features.hypervisor_present;
     uint64_t cr0 = READ_CR(0);
 
-    if (!cpu_features.pat || rdmsr(MSR_PAT) == pat)
-        return;
-    if (metal) {
+    if (!cpu_features.hypervisor_present) {
         WRITE_CR(0, cr0 | CR0_CD);
         __asm__ volatile("wbinvd" ::: "memory");
     }
     flush_tlb();
-    wrmsr(MSR_PAT, pat);
+    return cr0;
+}
+
+static void types_end(uint64_t cr0)
+{
     flush_tlb();
-    if (metal) {
+    if (!cpu_features.hypervisor_present) {
         __asm__ volatile("wbinvd" ::: "memory");
         WRITE_CR(0, cr0);
     }
+}
+
+void cpu_set_pat(uint64_t pat)
+{
+    uint64_t cr0;
+
+    if (!cpu_features.pat || rdmsr(MSR_PAT) == pat)
+        return;
+    cr0 = types_begin();
+    wrmsr(MSR_PAT, pat);
+    types_end(cr0);
+}
+
+/* False if this CPU has no MTRRs. */
+static bool mtrrs_read(struct mtrrs *m)
+{
+    uint32_t a, b, c, d;
+    uint64_t cap;
+    unsigned i;
+
+    memset(m, 0, sizeof(*m));
+    cpuid(1, 0, &a, &b, &c, &d);
+    if (!(d & CPUID_MTRR) || !rdmsr_safe(MSR_MTRR_CAP, &cap))
+        return false;
+    m->variable_count = MIN((unsigned)(cap & MTRR_CAP_VCNT), (unsigned)MTRR_VARIABLE);
+    m->fixed_count = cap & MTRR_CAP_FIXED ? MTRR_FIXED : 0;
+    m->def = rdmsr(MSR_MTRR_DEF);
+    for (i = 0; i < m->fixed_count; i++)
+        m->fixed[i] = rdmsr(mtrr_fixed_msr[i]);
+    for (i = 0; i < 2 * m->variable_count; i++)
+        m->variable[i] = rdmsr(MSR_MTRR_PHYS + i);
+    return true;
+}
+
+/*
+ * Firmware must give all CPUs the same MTRRs, and some does not (QEMU's CPUs forget them at INIT).
+ * A CPU without the boot CPU's may use memory uncached, or cached where others do not.
+ */
+static void mtrrs_sync(void)
+{
+    struct mtrrs here;
+    uint64_t cr0;
+    unsigned i;
+
+    if (!mtrrs_read(&here) || memcmp(&here, &boot_mtrrs, sizeof(here)) == 0)
+        return;
+    if (here.fixed_count == boot_mtrrs.fixed_count &&
+        here.variable_count == boot_mtrrs.variable_count) {
+        cr0 = types_begin();
+        wrmsr(MSR_MTRR_DEF, boot_mtrrs.def & ~MTRR_DEF_ENABLE);
+        for (i = 0; i < here.fixed_count; i++)
+            wrmsr(mtrr_fixed_msr[i], boot_mtrrs.fixed[i]);
+        for (i = 0; i < 2 * here.variable_count; i++)
+            wrmsr(MSR_MTRR_PHYS + i, boot_mtrrs.variable[i]);
+        wrmsr(MSR_MTRR_DEF, boot_mtrrs.def);
+        types_end(cr0);
+    }
+    if (ATOMIC_ADD(mtrr_corrections, 1u) == 0)
+        kprintf("# warning: cpu %u (and maybe more) came with other MTRRs than the boot CPU: "
+                "def=0x%lx, "
+                "now 0x%lx\n",
+                this_cpu_id(), here.def, rdmsr(MSR_MTRR_DEF));
 }
 
 static void clear_debug_registers(void)
@@ -218,6 +304,10 @@ void cpu_init_this(void)
     WRITE_CR(4, cr4);
     WRITE_CR(0, CR0_PE | CR0_MP | CR0_ET | CR0_NE | CR0_WP | CR0_PG);
     wrmsr(MSR_EFER, EFER_LME | EFER_LMA | (cpu_features.nx ? EFER_NXE : 0));
+    if (this_cpu_id() == 0)
+        mtrrs_read(&boot_mtrrs);
+    else
+        mtrrs_sync();
     cpu_set_pat(PAT_VALUE);
     if (cpu_features.tsc_deadline)
         wrmsr_safe(MSR_TSC_DEADLINE, 0);

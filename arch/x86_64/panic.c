@@ -9,6 +9,7 @@
 #include "lib/assert.h"
 #include "lib/base.h"
 #include "lib/printf.h"
+#include "lib/string.h"
 #include <arch/atomic.h>
 #include <arch/clock.h>
 #include <arch/console.h>
@@ -78,7 +79,7 @@ static bool panic_claim(void)
     return ++panic_depth == 1;
 }
 
-static void panic_stop_others(void)
+static void stop_and_wait(void)
 {
     unsigned others = smp_cpus() - 1;
     uint64_t start = rdtsc();
@@ -92,21 +93,30 @@ static void panic_stop_others(void)
         cpu_relax();
 }
 
-static void panic_vbegin(const char *fmt, va_list ap)
+bool panic_take_over(void)
 {
     irq_disable();
-    if (!panic_claim()) {
-        if (panic_depth > 2)
-            kernel_exit(EXIT_PANIC);
-        kprintf("\n# panic: again, while this was being reported: %s\n# panic: ", panic_text);
-        kvprintf(fmt, ap);
-        kprintf("\nRESULT: PANIC\n");
-        kernel_exit(EXIT_PANIC);
-    }
-    kvsnprintf(panic_text, sizeof(panic_text), fmt, ap);
-    panic_stop_others();
+    if (!panic_claim())
+        return false;
+    stop_and_wait();
     console_break_lock();
-    kprintf("# panic: %s\n", panic_text);
+    return true;
+}
+
+static void panic_vbegin(const char *fmt, va_list ap)
+{
+    char text[sizeof(panic_text)];
+
+    kvsnprintf(text, sizeof(text), fmt, ap);
+    if (panic_take_over()) {
+        str_copy(panic_text, text, sizeof(panic_text));
+        kprintf("# panic: %s\n", text);
+        return;
+    }
+    if (panic_depth == 2)
+        kprintf("\n# panic: again, while this was being reported: %s\n# panic: %s\nRESULT: PANIC\n",
+                panic_text, text);
+    kernel_exit(EXIT_PANIC);
 }
 
 void panic_begin(const char *fmt, ...)

@@ -47,7 +47,7 @@ static unsigned choice = CHOICE_AUTO;
 OPTION_ENUM(lock, "lock", choice, choices,
             "how a taken lock is waited for: test-and-set, queue, or by the machine");
 
-static bool queued; /* set once by spin_select() */
+static bool metal; /* set once by spin_select() */
 
 static DEFINE_PER_CPU(struct mcs_node, mcs_nodes[LEVELS]);
 static DEFINE_PER_CPU(unsigned, mcs_level);
@@ -56,12 +56,19 @@ static DEFINE_PER_CPU(const struct spinlock *, wanted);
 
 void spin_select(bool hypervisor)
 {
-    queued = choice == CHOICE_MCS || (choice == CHOICE_AUTO && !hypervisor);
+    metal = !hypervisor;
+}
+
+/* Asked anew each time, so that it does not matter whether options are parsed before spin_select().
+ */
+static bool queued(void)
+{
+    return choice == CHOICE_MCS || (choice == CHOICE_AUTO && metal);
 }
 
 const char *spin_kind(void)
 {
-    return queued ? "mcs" : "tas";
+    return queued() ? "mcs" : "tas";
 }
 
 uint64_t spin_contended_total(void)
@@ -181,7 +188,7 @@ void spin_lock_slow(struct spinlock *l)
 
     this_cpu_inc(contended);
     WRITE_ONCE(*want, l);
-    if (queued)
+    if (queued())
         lock_mcs(l, &w);
     else
         lock_tas(l, &w);

@@ -7,7 +7,7 @@
 #include "lib/base.h"
 #include <arch/trap.h>
 
-/* "#PF page fault: write to 0x…, not present": the exception and its error code, decoded. */
+/* "#PF page fault: write to 0x10, not present": the exception and its error code, decoded. */
 void trap_describe(const struct trap_frame *f, uint64_t cr2, char *buf, size_t size);
 
 #endif

@@ -11,7 +11,6 @@
 #include "lib/printf.h"
 #include <arch/atomic.h>
 #include <arch/clock.h>
-#include <arch/console.h>
 #include <arch/cpu.h>
 #include <arch/exit.h>
 #include <arch/percpu.h>
@@ -22,8 +21,9 @@
 #include <arch/watchdog.h>
 
 #define TSC_GUESS     3000000000ULL
-#define ANSWER_CYCLES 3000000000ULL /* for all CPUs to print, before the run ends; about a second  \
-                                     */
+#define ANSWER_CYCLES 6000000000ULL /* for an NMI to be taken, and again to be answered */
+
+enum { ASKED_NOT, ASKED, ANSWERING };
 
 /* What the boot CPU knows of another one; written by it only, but for `asked`. */
 struct watch {
@@ -31,7 +31,7 @@ struct watch {
     uint64_t since; /* seconds: when it last moved, or the CPU became busy */
     bool was_busy;
     bool reported;
-    uint32_t asked; /* set by the boot CPU, cleared by the CPU that answers */
+    uint32_t asked; /* set to ASKED by the boot CPU, to the others by the CPU that answers */
 };
 
 static uint64_t limit_s = 15;
@@ -93,30 +93,39 @@ static void print_state(const struct trap_frame *f)
 bool watchdog_nmi(const struct trap_frame *f)
 {
     struct watch *w = this_cpu_ptr(&watch);
+    uint32_t asked = ASKED;
 
-    if (!ATOMIC_XCHG(w->asked, 0u))
+    if (!ATOMIC_CAS(w->asked, &asked, (uint32_t)ANSWERING))
         return false;
     print_state(f);
+    STORE_RELEASE(w->asked, (uint32_t)ASKED_NOT);
     return true;
 }
 
-static void ask(unsigned cpu)
+static bool wait_while(const uint32_t *word, uint32_t value)
 {
-    STORE_RELEASE(per_cpu_ptr(&watch, cpu)->asked, 1u);
-    smp_send_nmi(cpu);
+    uint64_t start = rdtsc();
+
+    while (READ_ONCE(*word) == value) {
+        if (rdtsc() - start > ANSWER_CYCLES)
+            return false;
+        cpu_relax();
+        tlb_poll();
+    }
+    return true;
 }
 
 /* One after the other, so that their lines do not mix; a CPU that takes no NMI is named. */
 static void ask_and_wait(unsigned cpu)
 {
     struct watch *w = per_cpu_ptr(&watch, cpu);
-    uint64_t start = rdtsc();
+    uint32_t asked = ASKED;
 
-    ask(cpu);
-    while (READ_ONCE(w->asked) && rdtsc() - start < ANSWER_CYCLES)
-        tlb_poll();
-    if (ATOMIC_XCHG(w->asked, 0u))
+    STORE_RELEASE(w->asked, (uint32_t)ASKED);
+    smp_send_nmi(cpu);
+    if (!wait_while(&w->asked, ASKED) && ATOMIC_CAS(w->asked, &asked, (uint32_t)ASKED_NOT))
         kprintf("# watchdog: cpu %u does not answer an NMI\n", cpu);
+    wait_while(&w->asked, ANSWERING);
 }
 
 static void end_run(unsigned culprit)
@@ -127,7 +136,7 @@ static void end_run(unsigned culprit)
         if (READ_ONCE(*per_cpu_ptr(&busy, cpu)))
             ask_and_wait(cpu);
     }
-    console_break_lock();
+    panic_take_over();
     kprintf("# error: cpu %u task %s made no progress for %lu s\n", culprit,
             trap_task_name(culprit), 2 * limit_s);
     if (end_hook)

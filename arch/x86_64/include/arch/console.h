@@ -25,7 +25,7 @@ void console_add_spcr(unsigned space, uint64_t base, unsigned access, unsigned s
                       uint32_t baud, uint32_t clock);
 /* Opens the MMIO ports that were named so far. map returns an uncached mapping or NULL. */
 void console_map_mmio(void *(*map)(phys_addr_t base, size_t size));
-/* One "# console …" line for each sink, found or not. */
+/* One "# console" line for each sink, found or not. */
 void console_report(void);
 
 /* True if fb is in the option's list, so that kmain maps and starts it (arch/fb.h). */
@@ -33,7 +33,8 @@ bool console_wants_fb(void);
 /* Sends what is in the log buffer to a new sink. */
 void console_replay(void (*sink)(const char *s, size_t n));
 
-/* From here on a lock that cannot be had at once is ignored: for panic and watchdog. */
+/* From here on a lock that cannot be had at once is ignored, and what comes next begins a line: for
+ * a panic, when all other CPUs have been stopped. */
 void console_break_lock(void);
 
 /*
