@@ -202,19 +202,17 @@ static unsigned count_state(enum ap_state state)
 
 /* ---- starting ---- */
 
-static void tick(void)
+/* Halts until an interrupt, at most POLL_US. Masked before the timer is set: it must not fire
+ * before the HLT. */
+static void pause_short(uint32_t target)
 {
-}
-
-/* Halts for about POLL_US, or until an interrupt. */
-static void pause_short(const uint32_t *until, uint32_t value)
-{
-    if (!timer_once(POLL_US, tick)) {
+    irq_disable();
+    if (!timer_once(POLL_US, NULL)) {
+        irq_enable();
         clock_delay_us(POLL_US);
         return;
     }
-    irq_disable();
-    if (LOAD_ACQUIRE(*until) < value)
+    if (LOAD_ACQUIRE(progress) < target)
         cpu_idle_wait();
     irq_enable();
 }
@@ -228,7 +226,7 @@ static bool wait_progress(uint32_t target, uint64_t quiet_us)
     WRITE_ONCE(progress_at, target);
     clock_limit_start(&limit, quiet_us);
     while (LOAD_ACQUIRE(progress) < target) {
-        pause_short(&progress, target);
+        pause_short(target);
         if (LOAD_ACQUIRE(progress) != seen) {
             seen = LOAD_ACQUIRE(progress);
             clock_limit_start(&limit, quiet_us);

@@ -223,9 +223,9 @@ static bool halt_once(const struct tlb_request *r)
         return false;
     if (!enabled && (this_cpu_id() == 0 || apic_high_in_service()))
         return false;
+    irq_disable();
     if (enabled)
         timer_ensure(ANSWER_LIMIT_US);
-    irq_disable();
     if (LOAD_ACQUIRE(r->pending)) {
         if (enabled)
             cpu_idle_wait();
