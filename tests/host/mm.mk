@@ -33,3 +33,4 @@ endef
 $(eval $(call sim_archives,$(HOST_OUT),$$(HOSTCC),$$(HOST_SAN)))
 
 $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
+$(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))

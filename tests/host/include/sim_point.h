@@ -14,6 +14,7 @@
 /* Bits of sim_cpu.pending. */
 #define SIM_PENDING_TLB  1u
 #define SIM_PENDING_CALL 2u
+#define SIM_PENDING_WAKE 4u
 
 struct sim_cpu {
     int64_t budget;   /* marked points until the scheduler is asked */

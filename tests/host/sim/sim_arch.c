@@ -16,6 +16,7 @@
 #include "lib/printf.h"
 #include "tests/host/sim/internal.h"
 #include "tests/host/testlib.h"
+#include <arch/atomic.h>
 #include <arch/clock.h>
 #include <arch/cpu.h>
 #include <arch/percpu.h>
@@ -248,6 +249,21 @@ void sim_serve_calls(struct sim_cpu *c)
         return;
     __atomic_store_n(&call->state, 0, __ATOMIC_RELEASE);
     fn(arg);
+}
+
+void smp_wake(unsigned cpu)
+{
+    sim_point();
+    sim_kick(cpu, SIM_PENDING_WAKE);
+}
+
+void smp_wait_flag(const uint32_t *flag)
+{
+    unsigned long flags = irq_save();
+
+    while (!LOAD_ACQUIRE(*flag))
+        cpu_idle_wait();
+    irq_restore(flags);
 }
 
 uint64_t sim_tsc(void)

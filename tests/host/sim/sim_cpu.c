@@ -28,6 +28,7 @@
 #endif
 
 #include "tests/host/sim/internal.h"
+#include <arch/cpu.h>
 
 #define STACK_SIZE         (256 * 1024)
 #define HANG_STEPS_DEFAULT 2000000
@@ -46,6 +47,7 @@ struct fiber {
     void *sp;
     char *stack;
     uint32_t idle; /* atomic; also for pthreads: its function has returned */
+    bool halted;   /* until an interrupt */
     uint32_t priority;
     int64_t turn;    /* budget at the turn's start */
     uint64_t points; /* passed since its last pause */
@@ -127,7 +129,7 @@ static void watch_progress(struct sim_cpu *c, bool relaxed)
 
 static bool runnable(unsigned cpu)
 {
-    return !fibers[cpu].idle || sim_cpus[cpu].pending;
+    return (!fibers[cpu].idle && !fibers[cpu].halted) || sim_cpus[cpu].pending;
 }
 
 /* Each returns `running` if no CPU has anything to do. */
@@ -215,6 +217,8 @@ static void serve_pending(struct sim_cpu *c)
         sim_serve_tlb(c);
     if (p & SIM_PENDING_CALL)
         run_handler(c, sim_serve_calls);
+    if (p & SIM_PENDING_WAKE)
+        __atomic_fetch_and(&c->pending, ~SIM_PENDING_WAKE, __ATOMIC_SEQ_CST);
 }
 
 /* A CPU's own counter, so that CPUs that run free share nothing. */
@@ -260,6 +264,36 @@ void sim_relax(void)
         sched_yield();
     else
         reschedule(c, true);
+}
+
+/* Interrupts are masked on entry and on return; in between one is taken. */
+void cpu_idle_wait(void)
+{
+    struct sim_cpu *c = sim_this;
+    struct fiber *f = &fibers[c->id];
+
+    if (c == &boot_cpu)
+        sim_fail(SIM_HANG, "the only CPU halts");
+    if (c->locks_held)
+        sim_fail(SIM_CONTEXT, "CPU %u halts with lock %s held", c->id, sim_lock_name());
+    f->halted = true;
+    while (!__atomic_load_n(&c->pending, __ATOMIC_SEQ_CST)) {
+        unsigned to;
+
+        if (sim_opt.free_running) {
+            sched_yield();
+            continue;
+        }
+        steps++;
+        to = pick_even();
+        if (to == running)
+            sim_fail(SIM_HANG, "every CPU is halted, and nobody will wake one");
+        switch_to(&f->sp, to);
+    }
+    f->halted = false;
+    c->irq_off = false;
+    serve_pending(c);
+    c->irq_off = true;
 }
 
 void sim_irq_on(void)
@@ -343,6 +377,7 @@ static void fiber_make(unsigned cpu)
     memset(sp, 0, 6 * sizeof(*sp));
     f->sp = sp;
     f->idle = 0;
+    f->halted = false;
     f->priority = 1 + (uint32_t)rng_below(&sched_rng, 1u << 20);
     f->points = 0;
     begin_turn(cpu);

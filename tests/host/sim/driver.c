@@ -1,0 +1,260 @@
+/*
+ * driver.c: plans, choices and runs of the random driver. See driver.h.
+ */
+#include "tests/host/sim/driver_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/printf.h"
+#include "mm/cache.h"
+#include "mm/page_alloc.h"
+#include "tests/host/sim/internal.h"
+#include <arch/cpu.h>
+#include <arch/percpu.h>
+
+struct driver_stats driver_stats;
+const struct driver_plan *plan;
+struct actor *actors, *handlers;
+
+static size_t cursor; /* into plan->data */
+
+/* ---- console ---- */
+
+static char console[8192]; /* the end of what mm/ printed */
+static size_t console_used;
+
+/* CPUs that run free print nothing: a lock here would order them. */
+void console_write(const char *s, size_t n)
+{
+    if (sim_opt.free_running)
+        return;
+    if (sim_running && sim_this->locks_held)
+        sim_fail(SIM_CONTEXT, "a line is printed with lock %s held: %.*s", sim_lock_name(), (int)n, s);
+    n = MIN(n, sizeof(console) / 2);
+    if (console_used + n > sizeof(console)) {
+        console_used = sizeof(console) / 4;
+        memmove(console, console + sizeof(console) - console_used, console_used);
+    }
+    memcpy(console + console_used, s, n);
+    console_used += n;
+}
+
+/* ---- choices ---- */
+
+bool choices_left(void)
+{
+    return !plan->data || cursor < plan->size;
+}
+
+/* From bytes: as many as n needs; zeros at the end. */
+uint64_t choose(struct actor *a, uint64_t n)
+{
+    uint64_t v = 0;
+
+    if (!plan->data)
+        return rng_below(&a->rng, n);
+    for (uint64_t left = n - 1; left; left >>= 8)
+        v = v << 8 | (cursor < plan->size ? plan->data[cursor++] : 0);
+    return n ? v % n : 0;
+}
+
+bool chance(struct actor *a, unsigned one_in)
+{
+    return choose(a, one_in) == 0;
+}
+
+void call_failed(struct actor *a, const char *what)
+{
+    a->failed_calls++;
+    if (plan->ample)
+        sim_fail(SIM_TEST, "%s failed, and memory and addresses suffice", what);
+}
+
+/* ---- plans ---- */
+
+void driver_plan_for(struct driver_plan *p, uint64_t seed)
+{
+    static const uint64_t ranges[] = {16 * SZ_1M, 64 * SZ_1M, SZ_1G, VMAP_SIZE_MAX};
+    static const uint64_t lazy[] = {1, 16, 64, 512, 4096};
+    static const uint8_t cpus[] = {1, 2, 2, 3, 4, 4, 4, 8};
+    struct rng r;
+
+    rng_seed(&r, seed);
+    memset(p, 0, sizeof(*p));
+    p->machine.seed = seed;
+    p->machine.cpus = cpus[rng_below(&r, ARRAY_SIZE(cpus))];
+    p->machine.nodes = 1 + (unsigned)rng_below(&r, 2);
+    p->machine.ram = (12 + rng_below(&r, 3) * 6) * SZ_1M;
+    p->machine.caching = rng_below(&r, 4) ? SIM_CACHE_WORST : SIM_CACHE_RANDOM;
+    p->boot.design = DESIGN_2024;
+    p->boot.range_size = ranges[rng_below(&r, ARRAY_SIZE(ranges))];
+    p->boot.nodes = 1 + (unsigned)rng_below(&r, p->machine.cpus);
+    p->boot.lazy_max = lazy[rng_below(&r, ARRAY_SIZE(lazy))];
+    p->boot.no_pools = rng_below(&r, 3) == 0;
+    p->slots = 1 + (unsigned)rng_below(&r, DRIVER_SLOTS);
+    p->pages_max = 1 + (unsigned)rng_below(&r, 40);
+    p->ops = 20 + (unsigned)rng_below(&r, 60);
+    p->storm = rng_below(&r, 3) ? 0 : 200 + (uint32_t)rng_below(&r, 2000);
+    p->inject = rng_below(&r, 3) == 0;
+}
+
+void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
+{
+    uint64_t seed = 0;
+
+    for (size_t i = 0; i < MIN(size, sizeof(seed)); i++)
+        seed = seed << 8 | data[i];
+    driver_plan_for(p, seed);
+    p->ops = 100000; /* as far as the bytes reach */
+    p->data = data + MIN(size, sizeof(seed));
+    p->size = size - MIN(size, sizeof(seed));
+}
+
+void driver_print_plan(const struct driver_plan *p)
+{
+    fprintf(stderr,
+            "plan: MM_SEED=0x%lx cpus=%u ram=%luM numa=%u caching=%u range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
+            "slots=%u pages=%u storm=%u inject=%u\n",
+            (unsigned long)p->machine.seed, p->machine.cpus, (unsigned long)(p->machine.ram >> 20), p->machine.nodes,
+            p->machine.caching, (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
+            (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots, p->pages_max, p->storm,
+            p->inject);
+    fprintf(stderr, "the end of what was printed:\n%.*s\n", (int)console_used, console);
+}
+
+/* ---- runs ---- */
+
+static void make_pools(void *arg)
+{
+    (void)arg;
+    for (unsigned cpu = 0; cpu < plan->machine.cpus; cpu++)
+        for (unsigned i = 0; i < POOL_FRAMES; i++) {
+            struct page *page = alloc_page();
+
+            SIM_CHECK(page, "no memory for the driver's own frames");
+            sim_frame_callers_own(page);
+            *(uint64_t *)page_address(page) = page_to_pfn(page);
+            actors[cpu].pool[i] = handlers[cpu].pool[i] = page;
+        }
+}
+
+static void free_pools(void *arg)
+{
+    (void)arg;
+    vm_unmap_aliases();
+    for (unsigned cpu = 0; cpu < plan->machine.cpus; cpu++)
+        for (unsigned i = 0; i < POOL_FRAMES; i++) {
+            struct page *page = actors[cpu].pool[i];
+
+            SIM_CHECK(*(uint64_t *)page_address(page) == page_to_pfn(page), "a frame of the driver was written");
+            free_page(page);
+        }
+}
+
+static void prepare_actor(struct actor *a, unsigned cpu, bool handler)
+{
+    struct page *pool[POOL_FRAMES];
+
+    memcpy(pool, a->pool, sizeof(pool));
+    memset(a, 0, sizeof(*a));
+    memcpy(a->pool, pool, sizeof(pool));
+    a->cpu = cpu;
+    a->handler = handler;
+    a->slot_count = handler ? IRQ_SLOTS : plan->slots;
+    rng_seed(&a->rng, plan->machine.seed * 2654435761u + cpu * 2 + handler);
+}
+
+static void storm(void)
+{
+    op_in_handler(&handlers[this_cpu_id()]);
+}
+
+static void act(void *arg)
+{
+    struct actor *a = &actors[this_cpu_id()];
+
+    (void)arg;
+    for (unsigned i = 0; i < plan->ops && choices_left(); i++)
+        op_any(a);
+}
+
+/* What is left is freed on a CPU that did not make it. */
+static void clean_up(void *arg)
+{
+    struct actor *a = &actors[this_cpu_id()];
+    unsigned next = (this_cpu_id() + 1) % plan->machine.cpus;
+
+    (void)arg;
+    op_take_mail(a);
+    for (unsigned i = 0; i < DRIVER_SLOTS; i++)
+        op_free(a, &actors[next].slots[i]);
+    for (unsigned i = 0; i < IRQ_SLOTS; i++)
+        op_free(a, &handlers[next].slots[i]);
+}
+
+static void stop_injection(void *arg)
+{
+    (void)arg;
+    page_alloc_inject(0, 0);
+    cache_inject(0, 0);
+    vmap_inject_pt(0, 0);
+}
+
+static void check_counters(void *arg)
+{
+    struct vmap_counters c;
+    uint64_t bad = 0;
+
+    (void)arg;
+    vmap_read_counters(&c);
+    for (unsigned cpu = 0; cpu < plan->machine.cpus; cpu++)
+        bad += actors[cpu].bad_calls + handlers[cpu].bad_calls;
+    SIM_CHECK(c.bad_free == bad, "%lu bad calls were counted, %lu were made", (unsigned long)c.bad_free,
+              (unsigned long)bad);
+}
+
+static void add_stats(const struct actor *a)
+{
+    driver_stats.operations += a->operations;
+    driver_stats.failed_calls += a->failed_calls;
+    driver_stats.bad_calls += a->bad_calls;
+    driver_stats.verified_pages += a->verified_pages;
+}
+
+bool driver_run(const struct driver_plan *p)
+{
+    static struct actor all[2 * SIM_MAX_CPUS];
+    unsigned cpus = p->machine.cpus;
+    struct sim_baseline before, after;
+    bool ok;
+
+    plan = p;
+    cursor = 0;
+    console_used = 0;
+    actors = all;
+    handlers = all + SIM_MAX_CPUS;
+    sim_machine(&p->machine);
+    sim_boot(&p->boot);
+    model_reset();
+    op_reset();
+    ok = sim_settle(&before) && sim_do(make_pools, NULL);
+    for (unsigned cpu = 0; ok && cpu < cpus; cpu++) {
+        prepare_actor(&actors[cpu], cpu, false);
+        prepare_actor(&handlers[cpu], cpu, true);
+    }
+    if (ok) {
+        sim_irq_storm(p->storm ? storm : NULL, p->storm);
+        ok = sim_run(cpus, act, NULL);
+        sim_irq_storm(NULL, 0);
+    }
+    ok = ok && sim_do(stop_injection, NULL) && sim_settle(NULL) && sim_run(cpus, clean_up, NULL) &&
+         sim_do(check_counters, NULL) && sim_do(free_pools, NULL) && sim_settle(&after) &&
+         sim_compare(&before, &after, 256) && sim_shutdown();
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        add_stats(&actors[cpu]);
+        add_stats(&handlers[cpu]);
+    }
+    return ok;
+}
