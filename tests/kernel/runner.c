@@ -130,15 +130,20 @@ static void init_cpu(void *arg)
         *worst = ERR_NOMEM;
 }
 
-bool kt_rebuild(const struct vmap_config *c)
+bool kt_rebuild_from_nothing(const struct vmap_config *c)
 {
     err_t worst = OK;
 
-    kt_quiesce();
-    if (!vmap_exit() || vmap_init(c) != OK)
+    if (vmap_init(c) != OK)
         return false;
     kt_on_all(init_cpu, &worst);
     return worst == OK;
+}
+
+bool kt_rebuild(const struct vmap_config *c)
+{
+    kt_quiesce();
+    return vmap_exit() && kt_rebuild_from_nothing(c);
 }
 
 /* Takes the present design down and builds another one. */

@@ -1,0 +1,129 @@
+/*
+ * What a purge costs and what it flushes.
+ *
+ * C1: the time of a purge is linear in the areas that wait, with a small constant, and the counter of lazy pages ends at
+ * exactly 0. C2: one flush for all of them. C4: no lock is held for long while it runs. E10: a few far
+ * apart areas become one full flush, not a loop over everything between them; a small one stays a ranged flush.
+ */
+#include "mm/vmap.h"
+#include "tests/kernel/helpers.h"
+#include <arch/clock.h>
+#include <arch/cpu.h>
+
+#define AREA_PAGES 2 /* page and guard */
+#define GROWTH     4
+#define TRIES      5
+#define FAR        (64 * SZ_1G)
+
+struct share {
+    struct page *page;
+    uint64_t n; /* of each CPU */
+};
+
+static void free_some(void *arg)
+{
+    struct share *s = arg;
+
+    for (uint64_t i = 0; i < s->n; i++) {
+        void *p = vmap(&s->page, 1, 0, PAGE_KERNEL);
+
+        KT_EXPECT(p);
+        vunmap(p);
+        kt_alive();
+    }
+}
+
+/* Cycles an area of a purge of n areas that all CPUs have freed: the best of some tries. */
+static uint64_t purge_cost(struct page *page, uint64_t n)
+{
+    struct share s = {.page = page, .n = MAX(n / kt_cpus(), 1UL)};
+    struct vmap_purge_report r = {0};
+    uint64_t best = UINT64_MAX;
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        kt_on_all(free_some, &s);
+        vmap_force_purge();
+        vmap_last_purge(&r);
+        KT_EXPECT_EQ(r.areas, s.n * kt_cpus());
+        KT_EXPECT_EQ(kt_counter("lazy_pages"), 0);
+        best = MIN(best, r.cycles / MAX(r.areas, 1UL));
+    }
+    if (!cpu_features.hypervisor_present)
+        KT_EXPECT(clock_cycles_to_us(r.locked_worst) < 1000);
+    kt_note("test=purge_linear areas=%lu cycles_each=%lu locked_worst=%lu",
+            (unsigned long)(s.n * kt_cpus()), (unsigned long)best, (unsigned long)r.locked_worst);
+    return best;
+}
+
+KTEST(purge_linear, "C1, C4: the time of a purge is linear, its counter exact, its locks short")
+{
+    uint64_t limit = kt_counter("lazy_limit") / AREA_PAGES / 2;
+    uint64_t few = MIN(kt_scaled(1024), limit / GROWTH);
+    struct page *page = alloc_page();
+    uint64_t small, large;
+
+    KT_ASSERT(page);
+    kt_quiesce();
+    small = purge_cost(page, few);
+    large = purge_cost(page, GROWTH * few);
+    /* The flush is shared by more areas, so it should rather fall. */
+    if (large > 4 * small + 1000)
+        KT_FAIL("%lu cycles for each of %lu areas, %lu for each of %lu", (unsigned long)large,
+                (unsigned long)(GROWTH * few), (unsigned long)small, (unsigned long)few);
+    free_page(page);
+}
+
+KTEST(one_flush_per_purge, "C2: a thousand freed areas, one flush")
+{
+    uint64_t n = MIN(kt_scaled(1000), kt_counter("lazy_limit") / AREA_PAGES / 2), ipis;
+    struct share s = {.page = alloc_page(), .n = n};
+    unsigned flushes;
+
+    KT_ASSERT(s.page);
+    kt_quiesce();
+    free_some(&s);
+    KT_EXPECT(kt_counter("lazy_pages") >= n);
+    ipis = kt_counter("tlb_ipis");
+    kt_flush_log_start();
+    vmap_force_purge();
+    flushes = kt_flush_log_stop();
+    ipis = kt_counter("tlb_ipis") - ipis;
+    KT_EXPECT_EQ(flushes, 1);
+    KT_EXPECT_EQ(kt_counter("lazy_pages"), 0);
+    /* Idle CPUs hold translations too; only generations can do without telling them. */
+    if (vmap_config.design == DESIGN_METALMAP)
+        KT_EXPECT(ipis <= kt_cpus() - 1);
+    else
+        KT_EXPECT_EQ(ipis, kt_cpus() - 1);
+    free_page(s.page);
+}
+
+KTEST(flush_far_apart, "E10: areas far apart become one full flush, a small one a ranged one")
+{
+    uint64_t far = MIN(FAR, 1UL << (fls64(vmap_config.range_size / 4) - 1));
+    const struct kt_flush *f = kt_flush_at(0);
+    char *low, *high, *ten;
+
+    kt_quiesce();
+    low = vmalloc(PAGE_SIZE);
+    high = __vmalloc(PAGE_SIZE, far, 0, VM_ANY_NODE);
+    KT_ASSERT(low && high);
+    KT_EXPECT((uintptr_t)high - (uintptr_t)low > far / 4);
+    vfree(low);
+    vfree(high);
+    kt_flush_log_start();
+    vmap_force_purge();
+    KT_EXPECT_EQ(kt_flush_log_stop(), 1);
+    KT_EXPECT(f->full || vmap_config.design == DESIGN_METALMAP);
+
+    kt_quiesce();
+    ten = vmalloc(10 * PAGE_SIZE);
+    KT_ASSERT(ten);
+    vfree(ten);
+    kt_flush_log_start();
+    vmap_force_purge();
+    KT_EXPECT_EQ(kt_flush_log_stop(), 1);
+    KT_EXPECT(kt_flush_covers((uintptr_t)ten, (uintptr_t)ten + 10 * PAGE_SIZE));
+    KT_EXPECT(!f->full || vmap_config.design == DESIGN_METALMAP);
+    KT_EXPECT(f->full || f->end - f->start <= 11 * PAGE_SIZE);
+}
