@@ -35,8 +35,6 @@ PYTHON = $(eval PYTHON := $(shell for p in /usr/bin/python3 python3; do \
     "$$p" -c 'import pytest' 2>/dev/null && { echo "$$p"; exit; }; done; \
     command -v /usr/bin/python3 || echo python3))$(PYTHON)
 
-cc-option = $(shell $(CC) -Werror $(1) -c -x c /dev/null -o /dev/null 2>/dev/null && echo '$(1)')
-
 # ---- the kernel -------------------------------------------------------------------------------------
 
 KERNEL_DIRS := arch/x86_64 mm lib boot boot/pvh tests/kernel
@@ -59,12 +57,15 @@ KERNEL_LDFLAGS := -m elf_x86_64 -nostdlib -static -z max-page-size=4096 -z noexe
 
 all: $(O)/kernel.elf $(O)/BOOTX64.EFI ## build the kernel and the UEFI program
 
-# Rewritten only when the commands change, so that changing CC or DEBUG builds everything again.
+# Rewritten only when the commands change, so that changing CC or DEBUG builds everything again;
+# -Werror changes no output.
 $(O)/flags: FORCE
 	$(Q)mkdir -p $(O)
 	$(Q)printf '%s\n' '$(CC) $(shell $(CC) -dumpfullversion -dumpversion 2>/dev/null)' \
-	    '$(KERNEL_CFLAGS) $(CPPFLAGS) $(CFLAGS)' '$(KERNEL_ASFLAGS)' \
-	    '$(LD) $(KERNEL_LDFLAGS) $(LDFLAGS)' '$(EFI_CFLAGS)' '$(EFI_LDFLAGS)' > $@.new
+	    '$(filter-out -Werror,$(KERNEL_CFLAGS)) $(CPPFLAGS) $(CFLAGS)' \
+	    '$(filter-out -Werror,$(KERNEL_ASFLAGS))' \
+	    '$(LD) $(KERNEL_LDFLAGS) $(LDFLAGS)' '$(filter-out -Werror,$(EFI_CFLAGS))' \
+	    '$(EFI_LDFLAGS)' > $@.new
 	$(Q)cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(O)/obj/%.c.o: %.c $(O)/flags | need-build
@@ -174,6 +175,12 @@ check: $(O)/kernel.elf $(O)/BOOTX64.EFI ## formatting, and what the built files 
 	$(Q)sh tools/check $(O)
 
 # ---- set-up -----------------------------------------------------------------------------------------
+
+# `make deps run` in one go: nothing may start before the packages are there, and nothing in these
+# Makefiles may ask the compiler or look for files as it is read.
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
 
 deps: ## install what is missing (Debian, Ubuntu), or say what to install
 	$(Q)sh tools/deps

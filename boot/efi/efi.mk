@@ -3,7 +3,8 @@
 EFI_SRC := $(sort $(wildcard boot/efi/*.c)) boot/machine_end.c lib/string.c
 EFI_OBJ := $(patsubst %,$(O)/efi/%.o,$(EFI_SRC)) $(O)/efi/version.c.o $(O)/efi/boot/efi/call.asm.o
 
-# Where Debian, Ubuntu and Arch, then Fedora, put GNU-EFI.
+# Where Debian, Ubuntu and Arch, then Fedora, put GNU-EFI. The default is Debian's: `make deps all` reads
+# this before the package is there.
 EFI_INC  := $(firstword $(dir $(wildcard /usr/include/efi/efi.h /usr/local/include/efi/efi.h)) /usr/include/efi/)
 EFI_CRT0 := $(firstword $(wildcard /usr/lib/crt0-efi-x86_64.o /usr/lib/gnuefi/crt0-efi-x86_64.o \
                 /usr/lib64/gnuefi/crt0-efi-x86_64.o /usr/lib/gnuefi/x64/crt0.o /usr/local/lib/crt0-efi-x86_64.o) \
@@ -12,11 +13,11 @@ EFI_LIB  := $(firstword $(wildcard $(dir $(EFI_CRT0))libgnuefi.a /usr/lib/libgnu
                 $(dir $(EFI_CRT0))libgnuefi.a)
 
 EFI_CFLAGS := $(COMMON) -fpic -fshort-wchar -fvisibility=hidden \
-              $(call cc-option,-maccumulate-outgoing-args) -DGNU_EFI_USE_MS_ABI -DBOOT_EFI \
+              $(if $(findstring clang,$(CC)),,-maccumulate-outgoing-args) -DGNU_EFI_USE_MS_ABI -DBOOT_EFI \
               $(WARNINGS) $(INCLUDES) -isystem $(EFI_INC) -isystem $(EFI_INC)x86_64
 EFI_LDFLAGS := -m elf_x86_64 -nostdlib -shared -Bsymbolic -z max-page-size=4096 -z noexecstack \
                -z nocombreloc --build-id=none --no-undefined --orphan-handling=error \
-               $(shell $(LD) --help 2>/dev/null | grep -q nopack-relative-relocs && echo -z nopack-relative-relocs)
+               $(if $(findstring lld,$(LD)),--apply-dynamic-relocs,-z nopack-relative-relocs)
 
 $(O)/efi/%.c.o: %.c $(O)/flags | need-efi
 	$(call say,CC,$< (EFI))
@@ -46,7 +47,7 @@ $(O)/efi/loader.so: $(EFI_OBJ) $(O)/efi/sbat.o boot/efi/efi.lds
 	$(call say,LD,$@)
 	$(Q)$(LD) $(EFI_LDFLAGS) -T boot/efi/efi.lds $(EFI_CRT0) $(EFI_OBJ) $(O)/efi/sbat.o $(EFI_LIB) -o $@
 
-# GNU-EFI's start code applies R_X86_64_RELATIVE and silently skips the rest.
+# GNU-EFI's start code applies R_X86_64_RELATIVE, to the addend in place, and silently skips the rest.
 $(O)/BOOTX64.EFI: $(O)/efi/loader.so tools/pe_check
 	$(call say,EFI,$@)
 	$(Q)! $(READELF) -rW $< | grep 'R_X86_64_' | grep -v ' R_X86_64_RELATIVE ' || \
