@@ -257,7 +257,7 @@ err_t paging_init(const struct paging_config *c)
     err_t err;
 
     if (!cpu_features.nx || !(rdmsr(MSR_EFER) & EFER_NXE)) {
-        kprintf("paging: this CPU has no NX, or the firmware has disabled it\n");
+        kprintf("# paging: this CPU has no NX, or the firmware has disabled it\n");
         return ERR_INVAL;
     }
     ASSERT(READ_CR(0) & CR0_WP);
@@ -273,7 +273,7 @@ err_t paging_init(const struct paging_config *c)
     map = copy_map(c, &n);
     err = map ? build(c, map, n) : ERR_NOMEM;
     if (err != OK) {
-        kprintf("paging: no page tables: %s\n", err == ERR_NOMEM ? "out of memory" : "bad map");
+        kprintf("# paging: no page tables: %s\n", err == ERR_NOMEM ? "out of memory" : "bad map");
         return err;
     }
     switch_tables();
@@ -317,7 +317,7 @@ bool paging_walk(uintptr_t va, pte_t *leaf, unsigned *level)
 
 static void report_wx(uintptr_t va, pte_t leaf)
 {
-    kprintf("paging: writable and executable: %#lx entry %#lx\n", va, leaf);
+    kprintf("# paging: writable and executable: %#lx entry %#lx\n", va, leaf);
 }
 
 uint64_t paging_check_wx(void)
