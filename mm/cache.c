@@ -1,10 +1,12 @@
 /*
- * cache.c: object caches: per-CPU magazines and the depot they are exchanged with, before the slabs.
+ * cache.c: object caches: per-CPU magazines and the depot they are exchanged with, before the
+ * slabs.
  *
- * Any context but NMI, except making and destroying caches. The common path of cache_alloc() and cache_free()
- * is a push or pop in the CPU's loaded magazine: no lock, no atomic, no interrupt masking. Whole
- * magazines go to and come from the depot under one lock acquisition, so objects that one CPU allocates and
- * another frees travel in batches; a full depot passes them on to the slabs.
+ * Any context but NMI, except making and destroying caches. The common path of cache_alloc() and
+ * cache_free() is a push or pop in the CPU's loaded magazine: no lock, no atomic, no interrupt
+ * masking. Whole magazines go to and come from the depot under one lock acquisition, so objects
+ * that one CPU allocates and another frees travel in batches; a full depot passes them on to the
+ * slabs.
  */
 #include "mm/cache_internal.h"
 
@@ -22,7 +24,8 @@ static struct lock_class depot_lock_class = {.name = "cache.depot"};
 static struct lock_class table_lock_class = {.name = "cache.table"};
 
 struct cache cache_table[CACHE_MAX];
-static struct spinlock table_lock = SPINLOCK_INIT(&table_lock_class); /* protects who has which slot */
+/* Protects who has which slot. */
+static struct spinlock table_lock = SPINLOCK_INIT(&table_lock_class);
 static DEFINE_PER_CPU(struct cache_cpu[CACHE_MAX], cache_cpus);
 static struct inject injection;
 uint64_t cache_damage_count, cache_bad_free_count;
@@ -337,7 +340,7 @@ void cache_destroy(struct cache *c)
     unsigned long flags;
     unsigned cpu;
 
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         cc_flush(c, per_cpu_ptr(c->cpu, cpu));
     depot_flush(c);
     slab_release_empties(c);
@@ -355,7 +358,7 @@ void cache_init(void)
     unsigned cpu;
 
     memset(cache_table, 0, sizeof(cache_table));
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         memset(per_cpu_ptr(&cache_cpus, cpu), 0, sizeof(cache_cpus));
     inject_arm(&injection, 0, 0);
     cache_damage_count = cache_bad_free_count = 0;
@@ -377,7 +380,7 @@ static uint64_t cache_idle(const struct cache *c)
     uint64_t sum = READ_ONCE(c->depot_fulls) * c->mag_rounds;
     unsigned cpu;
 
-    for_each_cpu(cpu) {
+    for_each_cpu (cpu) {
         const struct cache_cpu *cc = per_cpu_ptr(c->cpu, cpu);
 
         sum += READ_ONCE(cc->rounds) + READ_ONCE(cc->spare_rounds);
@@ -417,7 +420,7 @@ void cache_shrink(struct cache *c)
 
 void cache_shrink_all(void)
 {
-    /* The magazines' own cache is number 0 and comes last, when the others have given theirs back. */
+    /* Number 0 comes last: it takes back the magazines of all others. */
     for (unsigned id = CACHE_MAX; id-- > 0;) {
         if (cache_exists(&cache_table[id]))
             cache_shrink(&cache_table[id]);
@@ -472,11 +475,11 @@ bool cache_check(struct cache *c)
     bool sound = slab_check(c);
     unsigned cpu;
 
-    for_each_cpu(cpu) {
+    for_each_cpu (cpu) {
         const struct cache_cpu *cc = per_cpu_ptr(c->cpu, cpu);
-        bool fits = (cc->loaded != NULL || cc->rounds == 0) &&
-                    (cc->spare != NULL ? cc->spare_rounds == cc->spare->rounds
-                                       : cc->spare_rounds == 0);
+        bool fits =
+            (cc->loaded != NULL || cc->rounds == 0) &&
+            (cc->spare != NULL ? cc->spare_rounds == cc->spare->rounds : cc->spare_rounds == 0);
 
         if (cc->busy != 0 || !fits || !check_magazine(c, cc->loaded, cc->rounds) ||
             !check_magazine(c, cc->spare, cc->spare_rounds)) {

@@ -2,9 +2,9 @@
  * cache.h: caches of equal objects (a slab allocator with per-CPU magazines), and kmalloc on top.
  *
  * Any context but NMI. Source: Bonwick, "The Slab Allocator" (1994); Bonwick and Adams, "Magazines
- * and Vmem" (2001). Debug builds poison free objects with 0x6b, new ones with 0xa5, and report: a write to a
- * free object, a write behind an object's end (at its free), and frees of what is not a used object
- * of that cache, which are ignored.
+ * and Vmem" (2001). Debug builds poison free objects with 0x6b, new ones with 0xa5, and report: a
+ * write to a free object, a write behind an object's end (at its free), and frees of what is not a
+ * used object of that cache, which are ignored.
  */
 #ifndef MM_CACHE_H
 #define MM_CACHE_H
@@ -16,7 +16,8 @@ struct cache;
 /* size (1 .. 16384) and align (power of two up to PAGE_SIZE; 0 = 16) in bytes. NULL when there are
  * CACHE_MAX caches (128) or the arguments cannot be met. Not in interrupt handlers. */
 struct cache *cache_create(const char *name, size_t size, size_t align);
-/* All objects must have been freed: asserted. No other CPU uses it any more. Not in interrupt handlers. */
+/* All objects must have been freed: asserted. No other CPU uses it any more. Not in interrupt
+ * handlers. */
 void cache_destroy(struct cache *c);
 void *cache_alloc(struct cache *c);
 void cache_free(struct cache *c, void *obj);
@@ -41,8 +42,8 @@ size_t kmalloc_size(const void *p);
 
 /* As page_alloc_inject(), for objects. */
 void cache_inject(uint64_t after, uint64_t count);
-/* Walks slabs and depot: lists, free lists, counts, debug filling. True if sound; prints what is not. Only when
- * nobody allocates. */
+/* Walks slabs and depot: lists, free lists, counts, debug filling. True if sound; prints what is
+ * not. Only when nobody allocates. */
 bool cache_check(struct cache *c);
 bool cache_check_all(void);
 /* Damaged objects and refused frees reported since cache_init(). */

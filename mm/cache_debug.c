@@ -1,6 +1,6 @@
 /*
- * cache_debug.c: debug builds of the object caches: free objects are filled and checked, and each has
- * a trailer that says whether it is free, which also shows writes behind its end.
+ * cache_debug.c: debug builds of the object caches: free objects are filled and checked, and each
+ * has a trailer that says whether it is free, which also shows writes behind its end.
  *
  * Reports are rate-limited and counted, and the caller goes on: a test looks at the counts.
  */
@@ -27,8 +27,8 @@ static size_t first_other(const void *obj, size_t from, size_t to, uint8_t fill)
 static void report_damage(const struct cache *c, const void *obj, size_t at, const char *when)
 {
     ATOMIC_ADD(cache_damage_count, 1);
-    kprintf_ratelimited("cache: %s: object %p of %u bytes was written %s: byte %zu is %#x\n", c->name,
-                        obj, c->size, when, at, ((const uint8_t *)obj)[at]);
+    kprintf_ratelimited("cache: %s: object %p of %u bytes was written %s: byte %zu is %#x\n",
+                        c->name, obj, c->size, when, at, ((const uint8_t *)obj)[at]);
 }
 
 void object_poison(const struct cache *c, void *obj)

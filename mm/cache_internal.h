@@ -2,12 +2,12 @@
  * cache_internal.h: what the files of the object caches share: the cache, its magazines, and the
  * state of a slab. Nobody else includes it.
  *
- * An object is in one of four places: with its user, in a CPU's magazine, in a full magazine of the depot, or on
- * its slab's free list. To the slab the first three are all "out".
+ * An object is in one of four places: with its user, in a CPU's magazine, in a full magazine of the
+ * depot, or on its slab's free list. To the slab the first three are all "out".
  *
- * Layout of an object: `size` bytes; debug builds append a trailer that says whether it is free. The
- * link of a slab's free list lies in the object's first bytes, in debug builds in the trailer, so
- * that the filling of the whole object can be checked.
+ * Layout of an object: `size` bytes; debug builds append a trailer that says whether it is free.
+ * The link of a slab's free list lies in the object's first bytes, in debug builds in the trailer,
+ * so that the filling of the whole object can be checked.
  */
 #ifndef MM_CACHE_INTERNAL_H
 #define MM_CACHE_INTERNAL_H
@@ -22,9 +22,9 @@
 #define CACHE_MAX      128
 #define CACHE_NAME_MAX 24
 #define SLAB_MAX_ORDER 3
-#define SLAB_MAX_EMPTY 2    /* empty slabs that a cache keeps */
-#define DEPOT_MAX_FULL 16   /* full magazines that a depot keeps */
-#define MAG_ROUNDS     30   /* so that a magazine is 256 bytes */
+#define SLAB_MAX_EMPTY 2  /* empty slabs that a cache keeps */
+#define DEPOT_MAX_FULL 16 /* full magazines that a depot keeps */
+#define MAG_ROUNDS     30 /* so that a magazine is 256 bytes */
 #define SLAB_END       0xffff
 
 #define POISON_FREE 0x6b
@@ -39,9 +39,9 @@ struct magazine {
 _Static_assert(sizeof(struct magazine) == 256, "a magazine is one small object");
 
 /*
- * One CPU's part of a cache; all zero is a valid empty one. `rounds` is that of the loaded magazine while it is
- * loaded, `capacity` 0 while none is. `busy` as in struct pcp (mm/page_internal.h): an interrupt
- * handler that finds it set goes to the slabs.
+ * One CPU's part of a cache; all zero is a valid empty one. `rounds` is that of the loaded magazine
+ * while it is loaded, `capacity` 0 while none is. `busy` as in struct pcp (mm/page_internal.h): an
+ * interrupt handler that finds it set goes to the slabs.
  */
 struct cache_cpu {
     uint32_t busy;
@@ -85,8 +85,9 @@ union slab_state {
     struct {
         uint16_t magic;
         uint16_t cache; /* index in cache_table */
-        uint16_t free;  /* first free object, SLAB_END: none. In other than first pages: pages from it */
-        uint16_t out;   /* objects that are not free */
+        uint16_t
+            free; /* first free object, SLAB_END: none. In other than first pages: pages from it */
+        uint16_t out; /* objects that are not free */
     };
 };
 #define SLAB_MAGIC      0x51ab

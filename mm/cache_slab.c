@@ -1,9 +1,9 @@
 /*
- * cache_slab.c: slabs, the layer of the object caches that deals with pages: blocks of 1 to 8 pages cut
- * into equal objects, with a free list each.
+ * cache_slab.c: slabs, the layer of the object caches that deals with pages: blocks of 1 to 8 pages
+ * cut into equal objects, with a free list each.
  *
- * Any context but NMI. Under the cache's lock only lists are changed; pages are got and given back outside.
- * Slabs with free objects are used before empty ones, empty ones before new ones.
+ * Any context but NMI. Under the cache's lock only lists are changed; pages are got and given back
+ * outside. Slabs with free objects are used before empty ones, empty ones before new ones.
  */
 #include "mm/cache_internal.h"
 
@@ -40,7 +40,8 @@ static struct page *slab_of(const void *obj)
     struct page *page = virt_to_page(obj);
     union slab_state s = {.word = READ_ONCE(page->private)};
 
-    /* Without the lock magic and cache can be trusted, for they stay as long as an object is out. */
+    /* Without the lock magic and cache can be trusted, for they stay as long as an object is out.
+     */
     if (s.magic == SLAB_MAGIC_TAIL) {
         page -= s.free;
         s.word = READ_ONCE(page->private);
@@ -73,8 +74,9 @@ bool slab_is_object(const struct cache *c, const void *obj)
 /* Making and returning slabs */
 
 /*
- * The smallest slab that holds at least four objects and wastes at most 1/8; if there is none, the one that
- * wastes least. min_order is the smallest that holds one object, for when memory is in pieces.
+ * The smallest slab that holds at least four objects and wastes at most 1/8; if there is none, the
+ * one that wastes least. min_order is the smallest that holds one object, for when memory is in
+ * pieces.
  */
 err_t slab_layout(struct cache *c, size_t size, size_t align)
 {

@@ -2,9 +2,9 @@
  * early_alloc.c: hands out memory straight from the memory map, from the top down, until the page
  * allocator takes over.
  *
- * The map is the only state: what is taken changes its kind to MEM_LOADER, so whoever reads the map later
- * (the page allocator, the log) sees it without a second list. Boot CPU only, no locks.
- * It gives nothing back: what is freed early is not worth the code.
+ * The map is the only state: what is taken changes its kind to MEM_LOADER, so whoever reads the map
+ * later (the page allocator, the log) sees it without a second list. Boot CPU only, no locks. It
+ * gives nothing back: what is freed early is not worth the code.
  */
 #include "mm/early_alloc.h"
 
@@ -104,8 +104,8 @@ static bool range_take(size_t i, phys_addr_t base, size_t size)
         early_ranges[i] = whole;
         early_ranges[i++].size = below;
     }
-    early_ranges[i] = (struct mem_range){
-        .base = base, .size = size, .kind = MEM_LOADER, .node = whole.node};
+    early_ranges[i] =
+        (struct mem_range){.base = base, .size = size, .kind = MEM_LOADER, .node = whole.node};
     if (above != 0)
         early_ranges[i + 1] = (struct mem_range){
             .base = base + size, .size = above, .kind = MEM_USABLE, .node = whole.node};

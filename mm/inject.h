@@ -1,8 +1,8 @@
 /*
  * inject.h: fault injection for one kind of request: after so many, so many fail.
  *
- * Armed and disarmed by tests, by one CPU at a time; asked from any CPU in any context. While off it
- * costs the reader a load of a word that nobody writes.
+ * Armed and disarmed by tests, by one CPU at a time; asked from any CPU in any context. While off
+ * it costs the reader a load of a word that nobody writes.
  */
 #ifndef MM_INJECT_H
 #define MM_INJECT_H

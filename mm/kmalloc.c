@@ -1,6 +1,6 @@
 /*
- * kmalloc.c: memory of any small size, from object caches of powers of two and the steps between, so that
- * at most a third of an object is unused above 32 bytes.
+ * kmalloc.c: memory of any small size, from object caches of powers of two and the steps between,
+ * so that at most a third of an object is unused above 32 bytes.
  *
  * Any context but NMI. It never falls back to vmalloc: that is kvmalloc's part.
  */
@@ -12,8 +12,8 @@
 
 #define SMALL_MAX 1024 /* up to here a table finds the cache, in steps of 16 bytes */
 
-static const uint16_t kmalloc_sizes[] = {16,   32,   48,   64,   96,   128,  192,  256,  384,
-                                         512,  768,  1024, 1536, 2048, 3072, 4096, 6144, 8192};
+static const uint16_t kmalloc_sizes[] = {16,  32,  48,   64,   96,   128,  192,  256,  384,
+                                         512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192};
 static struct cache *kmalloc_caches[ARRAY_SIZE(kmalloc_sizes)];
 static struct cache *kmalloc_small[SMALL_MAX / 16]; /* [i]: for up to 16 (i + 1) bytes */
 

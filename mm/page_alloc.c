@@ -1,10 +1,11 @@
 /*
- * page_alloc.c: the page allocator's front: per-CPU lists of single pages before the zones' buddy lists.
+ * page_alloc.c: the page allocator's front: per-CPU lists of single pages before the zones' buddy
+ * lists.
  *
- * Any context but NMI. The common path of alloc_page() and free_page() touches the CPU's own list and
- * the page's struct page: no lock, no atomic, no interrupt masking (struct pcp says how). Lists are
- * filled and emptied in batches, one acquisition of a zone's lock each; above its limit a list gives its
- * oldest pages back, so pages that one CPU allocates and another frees do not pile up.
+ * Any context but NMI. The common path of alloc_page() and free_page() touches the CPU's own list
+ * and the page's struct page: no lock, no atomic, no interrupt masking (struct pcp says how). Lists
+ * are filled and emptied in batches, one acquisition of a zone's lock each; above its limit a list
+ * gives its oldest pages back, so pages that one CPU allocates and another frees do not pile up.
  * Debug builds fill free pages and check the filling when they are given out.
  */
 #include "mm/page_internal.h"
@@ -97,8 +98,8 @@ static __noinline __cold void report_bad_free(const struct page *page, unsigned 
         what = "was allocated with another order";
     kprintf_ratelimited("page_alloc: bad free of frame %#llx, order %u by %pS: it %s (order %u, "
                         "mapcount %d)\n",
-                        (unsigned long long)page_to_phys(page), order, caller, what,
-                        page->order, page->mapcount);
+                        (unsigned long long)page_to_phys(page), order, caller, what, page->order,
+                        page->mapcount);
 }
 
 /* Takes the page from its owner. False, and a report, if it is not allocated with that order. */
@@ -212,7 +213,7 @@ static __cold bool page_relieve(void)
     bool got = false;
     unsigned cpu;
 
-    for_each_cpu(cpu) {
+    for_each_cpu (cpu) {
         struct pcp *pcp = per_cpu_ptr(&page_pcp, cpu);
 
         if (pcp != own && pcp_count(pcp) != 0 && READ_ONCE(pcp->limit) != 0)
@@ -424,7 +425,7 @@ uint64_t page_free_count(void)
     uint64_t sum = zone_free_pages();
     unsigned cpu;
 
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         sum += pcp_count(per_cpu_ptr(&page_pcp, cpu));
     return sum;
 }
@@ -508,7 +509,7 @@ void page_alloc_init(const struct mem_range *map, size_t count, bool use_boot_se
     page_config = (struct page_config){.nodes = 1};
     bad_frees = damaged = 0;
     inject_arm(&page_injection, 0, 0);
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         memset(per_cpu_ptr(&page_pcp, cpu), 0, sizeof(struct pcp));
     page_alloc_add(map, count, use_boot_services);
     page_alloc_cpu_init(0);

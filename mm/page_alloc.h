@@ -17,15 +17,16 @@
  * for them is mapped and zero. One call, boot CPU. */
 struct mem_range;
 void page_alloc_init(const struct mem_range *map, size_t count, bool use_boot_services);
-/* Prepares the lists of CPU `cpu`, on that CPU or before it runs. CPU 0 is done by page_alloc_init. */
+/* Prepares the lists of CPU `cpu`, on that CPU or before it runs. CPU 0 is done by page_alloc_init.
+ */
 err_t page_alloc_cpu_init(unsigned cpu);
 
 /* The node whose memory CPU `cpu` prefers (0 until told). While that CPU does not allocate. */
 void page_alloc_set_home(unsigned cpu, unsigned node);
 
 /*
- * 2^order contiguous pages, aligned to their size. NULL when there are none: pages in other CPUs' lists
- * (at most 1/16 of memory, or 16 a CPU if that is more) are asked back, but not waited for.
+ * 2^order contiguous pages, aligned to their size. NULL when there are none: pages in other CPUs'
+ * lists (at most 1/16 of memory, or 16 a CPU if that is more) are asked back, but not waited for.
  * Freeing twice, a page inside of a block, with another order than it was allocated with, or (debug
  * builds) a page that is still mapped is reported, counted, and changes nothing.
  */
@@ -46,7 +47,8 @@ void page_split(struct page *page, unsigned order);
 /* Zeroed page, through the direct map. */
 struct page *alloc_page_zeroed(void);
 
-/* Pages under management and pages free now (per-CPU lists included; exact when nobody allocates). */
+/* Pages under management and pages free now (per-CPU lists included; exact when nobody allocates).
+ */
 uint64_t page_total(void);
 uint64_t page_free_count(void);
 /* Highest node with memory, plus 1. */
@@ -57,16 +59,16 @@ uint64_t page_damaged(void);
 /* Gives the per-CPU lists of this CPU back to the buddy lists. */
 void page_drain_local(void);
 
-/* Fault injection: after `after` more successful requests of this kind on any CPU, `count` requests fail
- * (UINT64_MAX: all). Off by default; costs a predicted branch on a read-mostly word. */
+/* Fault injection: after `after` more successful requests of this kind on any CPU, `count` requests
+ * fail (UINT64_MAX: all). Off by default; costs a predicted branch on a read-mostly word. */
 void page_alloc_inject(uint64_t after, uint64_t count);
 
-/* Walks everything: lists, orders, buddies merged, flags, counts. True if sound; prints what is not. Only when
- * nobody allocates. */
+/* Walks everything: lists, orders, buddies merged, flags, counts. True if sound; prints what is
+ * not. Only when nobody allocates. */
 bool page_alloc_check(void);
 
-/* Frames held by the caller on purpose, for tests: takes free pages until only `leave` are left, and
- * gives them back. Not concurrent. */
+/* Frames held by the caller on purpose, for tests: takes free pages until only `leave` are left,
+ * and gives them back. Not concurrent. */
 void page_hog(uint64_t leave);
 void page_unhog(void);
 

@@ -1,8 +1,8 @@
 /*
  * page_check.c: the page allocator's validator, and taking memory away for tests.
  *
- * Only when nobody allocates or frees on any CPU: it reads every list, other CPUs' too. The locks are not
- * taken, so that what it finds can be printed.
+ * Only when nobody allocates or frees on any CPU: it reads every list, other CPUs' too. The locks
+ * are not taken, so that what it finds can be printed.
  */
 #include "mm/page_internal.h"
 
@@ -28,8 +28,8 @@ static uint16_t state_of(const struct page *p)
     return page_state(p) & ~STATE(PG_POISON, 0);
 }
 
-/* A free page or block must not lie inside of a larger free block. Every block that may enclose it lies
- * in the same range, so its struct page is there. */
+/* A free page or block must not lie inside of a larger free block. Every block that may enclose it
+ * lies in the same range, so its struct page is there. */
 static void check_enclosing(struct check *c, const struct page *p, unsigned order)
 {
     uint64_t pfn = page_to_pfn(p);
@@ -135,7 +135,7 @@ bool page_alloc_check(void)
 
     for (unsigned node = 0; node < page_config.nodes; node++)
         check_zone(&c, node);
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         check_pcp(&c, cpu);
     if (c.pages != page_free_count()) {
         c.sound = false;
@@ -153,7 +153,7 @@ void page_hog(uint64_t leave)
     unsigned cpu;
 
     /* What is left must be within reach of every CPU. */
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         pcp_drain(per_cpu_ptr(&page_pcp, cpu));
     while ((have = page_free_count()) > leave) {
         unsigned order = MIN(fls64(have - leave) - 1, (unsigned)PAGE_MAX_ORDER);

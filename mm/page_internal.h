@@ -2,8 +2,8 @@
  * page_internal.h: what the files of the page allocator share: zones, states of a page, and the
  * per-CPU lists. Nobody else includes it.
  *
- * State of a page = its order and flags, read and written as one 16-bit value, so that a reader without
- * the lock never sees the order of one state with the flags of another. 0 is the state of
+ * State of a page = its order and flags, read and written as one 16-bit value, so that a reader
+ * without the lock never sees the order of one state with the flags of another. 0 is the state of
  * everything that is not the first page of a block, and of memory that is not managed at all.
  *
  *   HEAD    allocated, first page of its block            written by: its owner
@@ -56,8 +56,8 @@ static inline uint16_t page_poison_bit(const struct page *p)
 
 /*
  * Largest order that the block around p may grow to without leaving its memory range, where struct
- * pages need not be mapped. Kept in page->reserved as order + 1; 0, as in a fresh memmap, is no limit. Valid
- * on pages that head or have headed a block.
+ * pages need not be mapped. Kept in page->reserved as order + 1; 0, as in a fresh memmap, is no
+ * limit. Valid on pages that head or have headed a block.
  */
 static inline unsigned page_limit(const struct page *p)
 {
@@ -84,24 +84,24 @@ struct zone {
 
 /* Read on every path, written at start-up and by tests only. */
 struct page_config {
-    uint32_t nodes;     /* zones in use */
-    uint32_t limit;     /* of a per-CPU list, pages; at most PCP_RING */
+    uint32_t nodes; /* zones in use */
+    uint32_t limit; /* of a per-CPU list, pages; at most PCP_RING */
     uint32_t batch;
 };
 extern struct page_config page_config;
 extern struct zone page_zones[MAX_NODES];
 
 /*
- * Free single pages of one CPU: newest at top. Only that CPU touches it, so no lock: `busy` keeps its own
- * interrupt handlers out while the CPU is between two fields; a handler that finds it set takes
- * the zone's way instead. All zero is a valid empty list.
+ * Free single pages of one CPU: newest at top. Only that CPU touches it, so no lock: `busy` keeps
+ * its own interrupt handlers out while the CPU is between two fields; a handler that finds it set
+ * takes the zone's way instead. All zero is a valid empty list.
  */
 struct pcp {
     uint32_t busy;
-    uint32_t top;    /* counts up with each push; top - bottom pages are in it */
+    uint32_t top; /* counts up with each push; top - bottom pages are in it */
     uint32_t bottom;
-    uint32_t limit;  /* 0: give everything back at the next free; set to 0 by any CPU that ran out */
-    uint32_t home;   /* node that this CPU prefers */
+    uint32_t limit; /* 0: give everything back at the next free; set to 0 by any CPU that ran out */
+    uint32_t home;  /* node that this CPU prefers */
     struct page *ring[PCP_RING];
 };
 DECLARE_PER_CPU(struct pcp, page_pcp);

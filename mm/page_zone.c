@@ -1,6 +1,6 @@
 /*
- * page_zone.c: the buddy lists: free blocks of 2^order pages per NUMA node, split on demand and merged when
- * both halves are free.
+ * page_zone.c: the buddy lists: free blocks of 2^order pages per NUMA node, split on demand and
+ * merged when both halves are free.
  *
  * Everything here runs under the zone's lock with interrupts masked, for a bounded number of pages.
  * It knows nothing of per-CPU lists, poison contents or injection.
@@ -201,8 +201,9 @@ void zone_init_all(void)
 }
 
 /*
- * Cuts [pfn, end) into the largest aligned blocks. Each is as large as it can get inside the range, so its
- * order is the limit for merging; only one struct page per block is touched. Other CPUs do not run yet.
+ * Cuts [pfn, end) into the largest aligned blocks. Each is as large as it can get inside the range,
+ * so its order is the limit for merging; only one struct page per block is touched. Other CPUs do
+ * not run yet.
  */
 void zone_add_range(uint64_t pfn, uint64_t end, unsigned node)
 {

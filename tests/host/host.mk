@@ -87,6 +87,7 @@ $(eval $(call host_fuzz,fuzz_options,tests/host/fuzz_options.c))
 $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_compare.c))
 
 -include tests/host/mm.mk
+-include tests/host/mm_alloc.mk
 
 # ---- targets ----
 
