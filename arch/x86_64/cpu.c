@@ -280,10 +280,10 @@ static void mtrrs_sync(void)
         types_end(cr0);
     }
     if (ATOMIC_ADD(mtrr_corrections, 1u) == 0)
-        kprintf("# warning: cpu %u (and maybe more) came with other MTRRs than the boot CPU: "
-                "def=0x%lx, "
+        kprintf("# %s: cpu %u (and maybe more) came with other MTRRs than the boot CPU: def=0x%lx, "
                 "now 0x%lx\n",
-                this_cpu_id(), here.def, rdmsr(MSR_MTRR_DEF));
+                cpu_features.hypervisor_present ? "note" : "warning", this_cpu_id(), here.def,
+                rdmsr(MSR_MTRR_DEF));
 }
 
 static void clear_debug_registers(void)

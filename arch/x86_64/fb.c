@@ -172,14 +172,7 @@ bool fb_init(void *pixels, const struct fb_mode *mode)
     fb.paused = true;
     console_replay(fb_write);
     fb_pause(false);
+    kprintf("# console fb=%ux%u pitch=%u text=%ux%u scale=%u\n", mode->width, mode->height,
+            mode->pitch, fb.cols, fb.rows, scale);
     return true;
-}
-
-void fb_describe(char *buf, size_t size)
-{
-    if (fb.pixels)
-        ksnprintf(buf, size, "fb %ux%u pitch=%u text=%ux%u scale=%u", fb.mode.width, fb.mode.height,
-                  fb.mode.pitch, fb.cols, fb.rows, fb.scale);
-    else
-        ksnprintf(buf, size, "fb none");
 }

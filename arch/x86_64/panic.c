@@ -149,7 +149,6 @@ void panic(const char *fmt, ...)
     panic_vbegin(fmt, ap);
     va_end(ap);
     trap_print_cpu();
-    backtrace_print((uintptr_t)__builtin_return_address(0),
-                    *(const uintptr_t *)__builtin_frame_address(0));
+    backtrace_print_chain((uintptr_t)__builtin_frame_address(0));
     panic_end();
 }

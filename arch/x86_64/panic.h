@@ -29,7 +29,8 @@ void panic_nmi(void);
 void trap_print_cpu(void);
 /* The registers of a frame, as lines. */
 void trap_print_frame(const struct trap_frame *f);
-/* The call chain from a frame on. */
+/* The call chain from a trap on, or from the function whose frame pointer is given. */
 void backtrace_print_frame(const struct trap_frame *f);
+void backtrace_print_chain(uintptr_t rbp);
 
 #endif

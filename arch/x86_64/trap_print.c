@@ -89,9 +89,15 @@ void trap_describe(const struct trap_frame *f, uint64_t cr2, char *buf, size_t s
             ksnprintf(buf, size, "%s", name);
         break;
     }
+    case 17:
+    case 21:
+    case 29:
+    case 30:
+        ksnprintf(buf, size, "%s, error 0x%lx", name, f->error);
+        break;
     default:
         if (name)
-            ksnprintf(buf, size, "%s, error 0x%lx", name, f->error);
+            ksnprintf(buf, size, "%s", name);
         else
             ksnprintf(buf, size, "exception %lu, error 0x%lx", f->vector, f->error);
         break;
@@ -193,6 +199,12 @@ static void print_chain(uintptr_t rbp)
         rbp = next;
     }
     kprintf("#   ...\n");
+}
+
+void backtrace_print_chain(uintptr_t rbp)
+{
+    kprintf("# backtrace:\n");
+    print_chain(rbp);
 }
 
 void backtrace_print(uintptr_t rip, uintptr_t rbp)

@@ -25,7 +25,7 @@ void console_add_spcr(unsigned space, uint64_t base, unsigned access, unsigned s
                       uint32_t baud, uint32_t clock);
 /* Opens the MMIO ports that were named so far. map returns an uncached mapping or NULL. */
 void console_map_mmio(void *(*map)(phys_addr_t base, size_t size));
-/* One "# console" line for each sink, found or not. */
+/* One "# console serial" line for each port, found or not. */
 void console_report(void);
 
 /* True if fb is in the option's list, so that kmain maps and starts it (arch/fb.h). */

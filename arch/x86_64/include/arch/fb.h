@@ -16,7 +16,8 @@ struct fb_mode {
 };
 
 /* Starts the text console on `pixels`, a write-combining mapping of pitch * height bytes that
- * stays, and replays the log. False if the mode cannot be used (too small, bad pitch or address).
+ * stays, and replays the log, and prints a "# console fb" line. False if the mode cannot be used
+ * (too small, bad pitch or address).
  */
 bool fb_init(void *pixels, const struct fb_mode *mode);
 /* While paused text is only remembered; drawn when the pause ends. Around timed regions. Nests not.
@@ -24,7 +25,5 @@ bool fb_init(void *pixels, const struct fb_mode *mode);
 void fb_pause(bool on);
 /* For console_write(). */
 void fb_write(const char *s, size_t n);
-/* "fb 1280x800 text=160x50 scale=1", or "fb none". */
-void fb_describe(char *buf, size_t size);
 
 #endif
