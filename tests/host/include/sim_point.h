@@ -28,6 +28,7 @@ struct sim_cpu {
     uint32_t call_depth; /* nested calls into the API */
     bool irq_off;
     uint64_t interrupts; /* handlers run */
+    uint64_t calls;      /* into the API, by others than mm/ */
 };
 
 extern __thread struct sim_cpu *sim_this;

@@ -71,9 +71,14 @@ void op_vread(struct actor *a, struct area *area)
     if (area->type == AREA_SMALL || a->handler)
         return;
     from = start + choose(a, end - start);
-    if (chance(a, 3))
-        from -= MIN(choose(a, 3 * PAGE_SIZE), from - VMAP_BASE);
-    n = MAX(1 + choose(a, COPY_MAX), from < start ? MIN(start - from + 1, COPY_MAX) : 1);
+    if (sim_opt.free_running) {
+        /* What lies around may be written while it is read, which is no fault of vread's. */
+        n = 1 + choose(a, MIN(end - from, COPY_MAX));
+    } else {
+        if (chance(a, 3))
+            from -= MIN(choose(a, 3 * PAGE_SIZE), from - VMAP_BASE);
+        n = MAX(1 + choose(a, COPY_MAX), from < start ? MIN(start - from + 1, COPY_MAX) : 1);
+    }
     want = MIN(n, VMAP_BASE + vmap_config.range_size - from);
     a->operations++;
     memset(copy, 0x5a, n);
@@ -315,7 +320,8 @@ static void look_anywhere(struct actor *a)
     find_vm_area(at, &info);
     vmalloc_to_page(at);
     vmalloc_to_pfn(at);
-    vread(buf, at, sizeof(buf));
+    if (!sim_opt.free_running)
+        vread(buf, at, sizeof(buf));
     vmalloc_dump_obj(at);
     SIM_CHECK(is_vmalloc_addr(at) == ((uintptr_t)at >= VMAP_BASE && (uintptr_t)at < VMAP_BASE + VMAP_SIZE_MAX),
               "is_vmalloc_addr(%p)", at);

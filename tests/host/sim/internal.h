@@ -24,6 +24,8 @@ void sim_kick(unsigned cpu, uint32_t what);
 /* sim_mem.c */
 void sim_mem_reset(void);
 uint64_t sim_frames(void);
+/* They have been given out, so the next machine must find them as they were. */
+void sim_frames_touched(uint64_t pfn, uint64_t n);
 
 /* sim_arch.c */
 void sim_arch_reset(void);

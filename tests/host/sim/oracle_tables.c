@@ -262,14 +262,15 @@ bool pte_cas(pte_t *p, pte_t *expected, pte_t v)
     return done;
 }
 
-/* A walker must not be in a table that has gone back (case D3). */
+/* A walker must not be in a table that has gone back (case D3). On x86 what it reads next depends on the entry, which
+ * orders the two; acquire says the same to TSan. */
 pte_t pte_read(const pte_t *p)
 {
     struct frame *f;
 
     sim_point();
     if (!oracle_on())
-        return __atomic_load_n(p, __ATOMIC_RELAXED);
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);
     f = oracle_frame(virt_to_phys(p) >> PAGE_SHIFT);
     if (!f || !f->table)
         sim_fail(SIM_TABLE, "frame %#lx is walked as a table and is none",
@@ -285,6 +286,7 @@ void oracle_frames_taken(uint64_t pfn, uint64_t n)
         return;
     oracle_lock();
     owners_known = true;
+    sim_frames_touched(pfn, n);
     for (uint64_t i = 0; i < n; i++) {
         struct frame *f = oracle_frame(pfn + i);
 

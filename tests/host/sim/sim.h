@@ -116,9 +116,9 @@ uint64_t sim_stale_count(void);
  * vmap); SIM_FRAME does not apply to it. */
 void sim_frame_callers_own(const struct page *page);
 
-/* Statistics since sim_machine() and since program start. */
+/* Since program start. calls: into the API, from outside mm/. */
 struct sim_stats {
-    uint64_t schedules, switches, pte_writes, flushes, shootdowns, interrupts, stale_made;
+    uint64_t schedules, switches, calls, pte_writes, flushes, interrupts, stale_made;
 };
 extern struct sim_stats sim_stats;
 

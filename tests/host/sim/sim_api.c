@@ -120,6 +120,8 @@ static struct bracket enter(const char *name)
     struct bracket b = {.name = name, .irq_off = c->irq_off, .locks = c->locks_held};
 
     b.outermost = oracle_call_begin();
+    if (c->call_depth++ == 0)
+        c->calls++;
     return b;
 }
 
@@ -127,6 +129,7 @@ static void leave(const struct bracket *b)
 {
     struct sim_cpu *c = sim_this;
 
+    c->call_depth--;
     if (c->irq_off != b->irq_off)
         sim_fail(SIM_CONTEXT, "%s turned interrupts %s", b->name, c->irq_off ? "off" : "on");
     if (c->locks_held != b->locks)

@@ -145,8 +145,10 @@ static bool mutated(unsigned target, uintptr_t *end, bool full)
     }
 }
 
+/* Interrupts are masked, so that no handler of this CPU asks with the same requests in between. */
 static void shootdown(uintptr_t start, uintptr_t end, bool full)
 {
+    unsigned long flags = irq_save();
     unsigned self = this_cpu_id();
 
     sim_point();
@@ -183,6 +185,7 @@ static void shootdown(uintptr_t start, uintptr_t end, bool full)
             tlb_poll();
             cpu_relax();
         }
+    irq_restore(flags);
 }
 
 void tlb_shootdown_range(uintptr_t start, uintptr_t end)

@@ -469,7 +469,8 @@ bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
     sim_running = false;
     for (unsigned i = 0; i < n; i++) {
         sim_stats.interrupts += sim_cpus[i].interrupts;
-        sim_cpus[i].interrupts = 0;
+        sim_stats.calls += sim_cpus[i].calls;
+        sim_cpus[i].interrupts = sim_cpus[i].calls = 0;
     }
     return sim_failure() == SIM_OK && !abandoned;
 }

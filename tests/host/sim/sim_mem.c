@@ -2,7 +2,7 @@
  * sim_mem.c: the simulated machine's memory: RAM, the struct page array, per-CPU copies, and the variables of mm/.
  *
  * RAM is one mapping; it starts with a megabyte that is not RAM to mm/ (page 0, and the root table), and with
- * several nodes it has a hole between each two. For a new machine the kernel drops all pages at once.
+ * several nodes it has a hole between each two. A new machine finds in it what looks like live entries.
  * The variables of mm/ are put back by copying: the linker script mm_data.ld gathers them.
  */
 #define _GNU_SOURCE
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "lib/bitmap.h"
 #include "lib/memrange.h"
 #include "tests/host/sim/internal.h"
 #include <arch/percpu.h>
@@ -22,15 +23,18 @@
 char *sim_ram;
 struct page *sim_memmap;
 
-static size_t ram_size;
+static size_t ram_size, ram_mapped;
+static uint64_t *touched; /* bitmap of frames that were given out */
+static bool hooks_seen;   /* they are reported; else every frame counts */
 static struct mem_range map[NODES_MAX];
 static size_t map_count;
 
 /* Bounds of section percpu_vars and of mm's variables; absent where nothing is in them. */
 extern char __start_percpu_vars[] __weak, __stop_percpu_vars[] __weak;
 extern char sim_mm_data_start[] __weak, sim_mm_data_end[] __weak;
+extern char sim_mm_bss_start[] __weak, sim_mm_bss_end[] __weak;
 
-static char *percpu_copies, *mm_data_saved;
+static char *percpu_copies, *mm_data_saved, *mm_bss_saved;
 static size_t percpu_bytes;
 
 static void *must_map(size_t size)
@@ -50,17 +54,17 @@ static void copy_raw(char *to, const char *from, size_t n)
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n)::"memory");
 }
 
-static void restore_variables(void)
+static void restore_variables(char *start, const char *end, char **saved)
 {
-    size_t n = (size_t)(sim_mm_data_end - sim_mm_data_start);
+    size_t n = (size_t)(end - start);
 
-    if (!sim_mm_data_start || n == 0)
+    if (!start || n == 0)
         return;
-    if (!mm_data_saved) {
-        mm_data_saved = must_map(n);
-        copy_raw(mm_data_saved, sim_mm_data_start, n);
+    if (!*saved) {
+        *saved = must_map(n);
+        copy_raw(*saved, start, n);
     }
-    copy_raw(sim_mm_data_start, mm_data_saved, n);
+    copy_raw(start, *saved, n);
 }
 
 static void reset_percpu(void)
@@ -101,27 +105,67 @@ static void make_map(void)
         };
 }
 
+/* All that was ever used looks again as it did at first: like entries that are present and lead astray. */
+static void make_undefined(uint64_t from, uint64_t to)
+{
+    memset(sim_ram + from * PAGE_SIZE, 0xa5, (to - from) * PAGE_SIZE);
+}
+
+void sim_frames_touched(uint64_t pfn, uint64_t n)
+{
+    for (uint64_t i = pfn; i < pfn + n; i++)
+        touched[i / 64] |= 1ULL << (i % 64);
+    hooks_seen = true;
+}
+
+static void reset_ram(void)
+{
+    uint64_t frames = ram_mapped / PAGE_SIZE;
+
+    if (!hooks_seen) {
+        make_undefined(0, frames);
+    } else {
+        for (uint64_t i = bitmap_next_set(touched, (unsigned)frames, 0); i < frames;
+             i = bitmap_next_set(touched, (unsigned)frames, (unsigned)i + 1))
+            make_undefined(i, i + 1);
+    }
+    memset(touched, 0, BITMAP_WORDS(frames) * sizeof(*touched));
+    hooks_seen = false;
+    memset(phys_to_virt(PAGE_SIZE), 0, PAGE_SIZE); /* the root table */
+    memset(sim_memmap, 0, (ram_size / PAGE_SIZE) * sizeof(struct page));
+}
+
+/* Grows only, so that addresses of a machine do not depend on those before it. */
+static void map_ram(size_t size)
+{
+    if (sim_ram) {
+        munmap(sim_ram, ram_mapped);
+        munmap(sim_memmap, ram_mapped / PAGE_SIZE * sizeof(struct page));
+        free(touched);
+    }
+    ram_mapped = size;
+    sim_ram = must_map(size);
+    sim_memmap = must_map(size / PAGE_SIZE * sizeof(struct page));
+    touched = calloc(BITMAP_WORDS(size / PAGE_SIZE), sizeof(*touched));
+    if (!touched)
+        abort();
+    hooks_seen = false;
+}
+
 void sim_mem_reset(void)
 {
     if (sim_opt.nodes == 0 || sim_opt.nodes > NODES_MAX || sim_opt.ram < 2 * sim_opt.nodes * HOLE) {
         fprintf(stderr, "sim: %u nodes in %zu bytes\n", sim_opt.nodes, sim_opt.ram);
         exit(2);
     }
-    if (ram_size != sim_opt.ram) {
-        if (sim_ram) {
-            munmap(sim_ram, ram_size);
-            munmap(sim_memmap, (ram_size / PAGE_SIZE) * sizeof(struct page));
-        }
-        ram_size = sim_opt.ram;
-        sim_ram = must_map(ram_size);
-        sim_memmap = must_map((ram_size / PAGE_SIZE) * sizeof(struct page));
-    } else {
-        madvise(sim_ram, ram_size, MADV_DONTNEED);
-        madvise(sim_memmap, (ram_size / PAGE_SIZE) * sizeof(struct page), MADV_DONTNEED);
-    }
+    ram_size = sim_opt.ram;
+    if (ram_size > ram_mapped)
+        map_ram(ram_size);
+    reset_ram();
     make_map();
     reset_percpu();
-    restore_variables();
+    restore_variables(sim_mm_data_start, sim_mm_data_end, &mm_data_saved);
+    restore_variables(sim_mm_bss_start, sim_mm_bss_end, &mm_bss_saved);
 }
 
 uint64_t sim_frames(void)

@@ -28,7 +28,7 @@ static uint32_t hash_used[HASH_SIZE];    /* slots to clear at reset */
 static uint32_t hash_used_count;
 
 static struct frame *frames;
-static uint64_t frame_count;
+static uint64_t frame_count, frames_room;
 
 static uint64_t flushed_all[SIM_MAX_CPUS];        /* oracle time of the last full flush */
 static uint64_t flushed_structures[SIM_MAX_CPUS]; /* of the last flush of any kind */
@@ -371,10 +371,14 @@ bool sim_stale_here(uintptr_t va, size_t size)
 void oracle_reset(void)
 {
     frame_count = sim_frames();
-    free(frames);
-    frames = calloc(frame_count, sizeof(*frames));
-    if (!frames)
-        abort();
+    if (frame_count > frames_room) {
+        free(frames);
+        frames = malloc(frame_count * sizeof(*frames));
+        if (!frames)
+            abort();
+        frames_room = frame_count;
+    }
+    memset(frames, 0, frame_count * sizeof(*frames));
     if (hash_used_count > HASH_SIZE)
         memset(hash, 0, sizeof(hash));
     else
