@@ -15,6 +15,8 @@
 #include <arch/percpu.h>
 #include <arch/tlb.h>
 
+#define UNMAP_BATCH 64 /* frames freed at once, at least the largest ptmap_table_unmap() */
+
 static uint64_t table_pages; /* atomic */
 static struct inject table_inject;
 
@@ -223,28 +225,18 @@ err_t ptmap_split_leaf(uintptr_t va)
     return OK;
 }
 
-#define UNMAP_BATCH 64
-
-static unsigned flush_batch(struct page **batch, unsigned n, enum ptmap_frames frames)
-{
-    for (unsigned i = 0; i < n; i++)
-        count_mapped(batch[i], -1);
-    if (frames == PTMAP_FREE)
-        page_free_bulk(batch, n);
-    return 0;
-}
-
 static void unmap_leaf(pte_t *pmd, uintptr_t va, uintptr_t end, enum ptmap_frames frames)
 {
     struct page *head = phys_to_page(pde_leaf_phys(pte_read(pmd)));
 
     ASSERT(IS_ALIGNED(va, PMD_SIZE) && end - va >= PMD_SIZE);
-    pte_write(pmd, 0);
-    if (frames != PTMAP_FREE)
+    pte_write(pmd, frames == PTMAP_SAFE ? pte_read(pmd) & ~PTE_P : 0);
+    if (frames != PTMAP_FREE && frames != PTMAP_SAFE)
         return;
     for (unsigned i = 0; i < PTE_COUNT; i++)
         count_mapped(head + i, -1);
-    free_pages(head, PMD_SHIFT - PAGE_SHIFT);
+    if (frames == PTMAP_FREE)
+        free_pages(head, PMD_SHIFT - PAGE_SHIFT);
 }
 
 void ptmap_table_map(pte_t *table, unsigned slot, struct page *const *pages, unsigned n,
@@ -257,13 +249,27 @@ void ptmap_table_map(pte_t *table, unsigned slot, struct page *const *pages, uns
     }
 }
 
-void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n)
+/* Clears one present 4 KiB entry. Returns its frame if that is to be freed now. */
+static inline struct page *clear_entry(pte_t *entry, pte_t e, enum ptmap_frames frames)
 {
+    pte_write(entry, frames == PTMAP_SAFE ? e & ~PTE_P : 0);
+    if (PTMAP_TRACKS_FRAMES && frames != PTMAP_MMIO)
+        count_mapped(phys_to_page(pte_phys(e)), -1);
+    return frames == PTMAP_FREE ? phys_to_page(pte_phys(e)) : NULL;
+}
+
+void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n, enum ptmap_frames frames)
+{
+    struct page *batch[UNMAP_BATCH];
+    unsigned pending = 0;
+
     for (unsigned i = 0; i < n; i++) {
-        if (PTMAP_TRACKS_FRAMES)
-            count_mapped(phys_to_page(pte_phys(pte_read(&table[slot + i]))), -1);
-        pte_write(&table[slot + i], 0);
+        struct page *page = clear_entry(&table[slot + i], pte_read(&table[slot + i]), frames);
+
+        if (page)
+            batch[pending++] = page;
     }
+    page_free_bulk(batch, pending);
 }
 
 unsigned long ptmap_unmap_noflush(uintptr_t start, uintptr_t end, enum ptmap_frames frames)
@@ -292,18 +298,67 @@ unsigned long ptmap_unmap_noflush(uintptr_t start, uintptr_t end, enum ptmap_fra
         for (; va != stop; va += PAGE_SIZE, entry++) {
             pte_t e = pte_read(entry);
 
+            struct page *page;
+
             if (!pte_present(e))
                 continue;
-            pte_write(entry, 0);
+            page = clear_entry(entry, e, frames);
             total++;
-            if (frames == PTMAP_MMIO || (frames == PTMAP_KEEP && !PTMAP_TRACKS_FRAMES))
+            if (!page)
                 continue;
-            batch[n++] = phys_to_page(pte_phys(e));
-            if (n == UNMAP_BATCH)
-                n = flush_batch(batch, n, frames);
+            batch[n++] = page;
+            if (n == UNMAP_BATCH) {
+                page_free_bulk(batch, n);
+                n = 0;
+            }
         }
     }
-    flush_batch(batch, n, frames);
+    page_free_bulk(batch, n);
+    return total;
+}
+
+/* The PMD entry of va, whatever is in it; NULL if no table reaches that far. */
+static pte_t *pmd_of(uintptr_t va, uintptr_t *skip)
+{
+    pte_t *leaf;
+
+    return entry_find(va, 2, &leaf, skip);
+}
+
+unsigned long ptmap_free_kept(uintptr_t start, uintptr_t end)
+{
+    unsigned long total = 0;
+    uintptr_t va = start;
+
+    while (va < end) {
+        uintptr_t skip = 0, stop = MIN(end, (va | (PMD_SIZE - 1)) + 1);
+        pte_t *pmd = pmd_of(va, &skip), *entry, e = pmd ? pte_read(pmd) : 0;
+
+        if (!pmd) {
+            if (end - va <= skip)
+                break;
+            va += skip;
+            continue;
+        }
+        if (e && !pte_present(e)) { /* a kept leaf */
+            pte_write(pmd, 0);
+            free_pages(phys_to_page(pde_leaf_phys(e)), PMD_SHIFT - PAGE_SHIFT);
+            total += PTE_COUNT;
+        }
+        if (!pte_present(e) || pte_leaf(e)) {
+            va = stop;
+            continue;
+        }
+        entry = &pte_table(e)[pte_index(va, 1)];
+        for (; va != stop; va += PAGE_SIZE, entry++) {
+            e = pte_read(entry);
+            if (!e || pte_present(e))
+                continue;
+            pte_write(entry, 0);
+            free_page(phys_to_page(pte_phys(e)));
+            total++;
+        }
+    }
     return total;
 }
 

@@ -11,6 +11,14 @@
 
 #include <arch/pte.h>
 
+/* What an unmap does with the frames it finds. */
+enum ptmap_frames {
+    PTMAP_KEEP, /* the caller's */
+    PTMAP_FREE, /* to the page allocator, at once */
+    PTMAP_MMIO, /* not RAM: there is no struct page */
+    PTMAP_SAFE, /* the entry keeps the frame, not present, until ptmap_free_kept() after the flush */
+};
+
 void ptmap_init(void);
 
 /* Maps n pages at va with 4 KiB entries. Error: ERR_NOMEM; then *done entries are in place, which the
@@ -24,12 +32,6 @@ err_t ptmap_map_phys(uintptr_t va, phys_addr_t pa, size_t size, pgprot_t prot);
  * held. ERR_BUSY: the slot has live entries. */
 err_t ptmap_map_leaf(uintptr_t va, struct page *head, pgprot_t prot);
 
-/* What an unmap does with the frames it finds. */
-enum ptmap_frames {
-    PTMAP_KEEP, /* the caller's */
-    PTMAP_FREE, /* to the page allocator, at once */
-    PTMAP_MMIO, /* not RAM: there is no struct page */
-};
 /* Clears [start, end); absent parts are skipped by whole tables. A 2 MiB leaf must be covered whole
  * (asserted). Returns the number of 4 KiB pages that were mapped. */
 unsigned long ptmap_unmap_noflush(uintptr_t start, uintptr_t end, enum ptmap_frames frames);
@@ -48,7 +50,9 @@ pte_t *ptmap_table_for(uintptr_t va);
 /* Writes and clears n entries from `slot` of such a table; the frames stay the caller's. */
 void ptmap_table_map(pte_t *table, unsigned slot, struct page *const *pages, unsigned n,
                      pgprot_t prot);
-void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n);
+void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n, enum ptmap_frames frames);
+/* Frees the frames that PTMAP_SAFE left in [start, end), after the flush; returns how many. */
+unsigned long ptmap_free_kept(uintptr_t start, uintptr_t end);
 
 /* True if the 2 MiB slot of va has a last-level table. */
 bool ptmap_has_table(uintptr_t va);

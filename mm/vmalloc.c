@@ -13,6 +13,7 @@
 #include "mm/page_alloc.h"
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
+#include "mm/vmap_pcpu.h"
 #include <arch/atomic.h>
 #include <arch/tlb.h>
 
@@ -94,6 +95,11 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
     struct vm_area *a = NULL;
     err_t err;
 
+    /* Whole units of the table; permanent areas always, since the next design may have one. */
+    if (vmap_config.blocks_all || flags & VM_PERMANENT) {
+        size = ALIGN_UP(size, BLOCK_SIZE);
+        align = MAX(align, BLOCK_SIZE);
+    }
     if (!(flags & VM_PERMANENT))
         a = node_pool_take(size, align);
     if (a)
@@ -110,6 +116,10 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
     if (err == ERR_NOSPACE && could_fit(size, align) && notify_shortage()) {
         purge_everything();
         err = area_space_take(a, size, align);
+    }
+    if (err == OK && vmap_config.blocks_all && table_reserve(a->start, a->end) != OK) {
+        area_space_give(a);
+        return NULL;
     }
     if (err != OK) {
         area_delete(a);
@@ -157,6 +167,9 @@ static void publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *
     a->kind = (uint8_t)kind;
     a->caller = caller;
     node_busy_insert(a);
+    /* Congruent areas are not whole units: they are found in the tree. */
+    if (vmap_config.blocks_all && kind != VM_KIND_PCPU)
+        table_set(a->start, a->end, (uintptr_t)a | TABLE_AREA);
 }
 
 /* Unpublished, unmapped addresses: they wait for the flush like any others. */
@@ -232,6 +245,44 @@ static void *alloc_huge(uint64_t pages, uint64_t align, unsigned flags, int node
     return (void *)a->start;
 }
 
+static struct pslot slot_for(unsigned pages, unsigned flags, unsigned kind, void *caller)
+{
+    return (struct pslot){.caller = (int32_t)((intptr_t)caller - (intptr_t)vmalloc),
+                          .pages = (uint8_t)pages,
+                          .span = (uint8_t)(pages + (flags & VM_NO_GUARD ? 0 : 1)),
+                          .kind = (uint8_t)kind,
+                          .flags = (uint8_t)flags};
+}
+
+/* The default design's path for up to PBLOCK_MAX_ALLOC pages. */
+static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int node, void *caller)
+{
+    struct pslot slot = slot_for(pages, flags, VM_KIND_ALLOC, caller);
+    struct page *batch[PBLOCK_MAX_ALLOC];
+    unsigned got;
+    void *p;
+
+    tlb_gen_check();
+    if (pages == 1 && node < 0) {
+        batch[0] = alloc_page();
+        got = batch[0] != NULL;
+    } else {
+        got = page_alloc_bulk(batch, pages, node);
+    }
+    if (unlikely(got != pages))
+        goto err_pages;
+    if (unlikely(flags & VM_ZERO))
+        for (unsigned i = 0; i < pages; i++)
+            memset(page_address(batch[i]), 0, PAGE_SIZE);
+    p = pblock_map(batch, pages, (unsigned)(align >> PAGE_SHIFT), slot, flags_to_prot(flags));
+    if (likely(p))
+        return p;
+err_pages:
+    page_free_bulk(batch, got);
+    alloc_failed((uint64_t)pages << PAGE_SHIFT, got == pages ? "no addresses" : "no memory", caller);
+    return NULL;
+}
+
 static void *alloc_common(uint64_t size, uint64_t align, unsigned flags, int node, void *caller)
 {
     uint64_t pages = size_to_pages(size);
@@ -246,6 +297,9 @@ static void *alloc_common(uint64_t size, uint64_t align, unsigned flags, int nod
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
         kvfree_drain();
     align = MAX(align, PAGE_SIZE);
+    if (vmap_config.blocks_all && pages <= PBLOCK_MAX_ALLOC && align <= PBLOCK_MAX_ALIGN &&
+        !(flags & VM_PERMANENT))
+        return alloc_small((unsigned)pages, align, flags & ~(unsigned)VM_HUGE, node, caller);
     if (flags & VM_HUGE) {
         void *p = alloc_huge(pages, align, flags & ~(unsigned)VM_HUGE, node, caller);
 
@@ -323,6 +377,7 @@ static bool match_ram(const struct vm_area *a, const void *arg)
 static void unmap_and_retire(struct vm_area *a, enum ptmap_frames frames)
 {
     ptmap_unmap_noflush(a->start, a->start + (uintptr_t)a->nr_pages * PAGE_SIZE, frames);
+    a->keeps_frames = frames == PTMAP_SAFE;
     retire(a);
 }
 
@@ -345,19 +400,58 @@ static void free_common(const void *p, node_match_fn match, const void *arg,
         vmalloc_dump_obj(p);
         return;
     }
+    if (vmap_config.blocks_all)
+        table_set(a->start, a->end, 0);
     unmap_and_retire(a, frames);
+}
+
+/* The default design's frees: true if p lies in a block, and is dealt with. */
+static bool free_small(const void *p, unsigned kinds, unsigned count, enum ptmap_frames frames,
+                       const char *what, void *caller)
+{
+    enum pblock_result r;
+    struct pblock *b;
+    struct pslot d;
+
+    if (!vmap_config.blocks_all || (uintptr_t)p - vmap_start >= vmap_end - vmap_start || !usable())
+        return false;
+    tlb_gen_check();
+    r = pblock_claim((uintptr_t)p, kinds, count, &b, &d);
+    if (unlikely(r != PBLOCK_OK)) {
+        if (r == PBLOCK_NOT_ONE)
+            return false;
+        bad_free(what, p, caller);
+        vmalloc_dump_obj(p);
+        return true;
+    }
+    ptmap_table_unmap(b->table, ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT, d.pages, frames);
+    pblock_give(b, (uintptr_t)p, d.span);
+    return true;
+}
+
+static enum ptmap_frames frames_of_freed(void)
+{
+    return vmap_config.frames_safe ? PTMAP_SAFE : PTMAP_FREE;
 }
 
 void vfree(const void *p)
 {
+    static const char what[] = "vfree of what vmalloc did not return";
+
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
         kvfree_drain();
-    free_common(p, match_owned, NULL, PTMAP_FREE, "vfree of what vmalloc did not return", CALLER);
+    if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, frames_of_freed(), what, CALLER))
+        return;
+    free_common(p, match_owned, NULL, frames_of_freed(), what, CALLER);
 }
 
 void vunmap(const void *p)
 {
-    free_common(p, match_map, NULL, PTMAP_KEEP, "vunmap of what vmap did not return", CALLER);
+    static const char what[] = "vunmap of what vmap did not return";
+
+    if (free_small(p, BIT(VM_KIND_MAP) | BIT(VM_KIND_MAP_OWNED), 0, PTMAP_KEEP, what, CALLER))
+        return;
+    free_common(p, match_map, NULL, PTMAP_KEEP, what, CALLER);
 }
 
 static void *map_common(struct page **pages, unsigned count, unsigned flags, pgprot_t prot,
@@ -375,6 +469,17 @@ static void *map_common(struct page **pages, unsigned count, unsigned flags, pgp
         return NULL;
     }
     prot &= ~(pgprot_t)(PTE_G | PTE_ADDR | PTE_U);
+    if (vmap_config.blocks_all && count <= PBLOCK_MAX_ALLOC && !(flags & VM_PERMANENT)) {
+        unsigned slot_kind =
+            kind == VM_KIND_MAP && flags & VM_MAP_PUT_PAGES ? VM_KIND_MAP_OWNED : kind;
+        void *p;
+
+        tlb_gen_check();
+        p = pblock_map(pages, count, 1, slot_for(count, flags, slot_kind, caller), prot);
+        if (!p)
+            alloc_failed(size, "no addresses", caller);
+        return p;
+    }
     a = vmap_area_alloc(size + guard_size(flags), PAGE_SIZE, flags);
     if (!a) {
         alloc_failed(size, "no addresses", caller);
@@ -402,7 +507,7 @@ void *vm_map_ram(struct page **pages, unsigned count, int node)
     (void)node; /* bookkeeping only, as in Linux: the frames are the caller's */
     if (!usable())
         return NULL;
-    if (!pages || count == 0 || count > BLOCK_MAX_ALLOC)
+    if (!pages || count == 0 || count > BLOCK_MAX_ALLOC || vmap_config.blocks_all)
         return map_common(pages, count, VM_NO_GUARD, PAGE_KERNEL, VM_KIND_RAM, CALLER);
     p = block_map(pages, count, CALLER);
     if (!p)
@@ -412,21 +517,25 @@ void *vm_map_ram(struct page **pages, unsigned count, int node)
 
 void vm_unmap_ram(const void *p, unsigned count)
 {
+    static const char what[] = "vm_unmap_ram of what vm_map_ram did not return";
     enum block_result r = BLOCK_NOT_A_BLOCK;
 
     if (!p)
         return;
-    if (usable() && is_vmalloc_addr(p) && count != 0 && count <= BLOCK_MAX_ALLOC)
+    if (vmap_config.blocks_all) {
+        if (free_small(p, BIT(VM_KIND_RAM), count ? count : UINT32_MAX, PTMAP_KEEP, what, CALLER))
+            return;
+    } else if (usable() && is_vmalloc_addr(p) && count != 0 && count <= BLOCK_MAX_ALLOC) {
         r = block_unmap((uintptr_t)p, count);
+    }
     if (r == BLOCK_OK)
         return;
     if (r == BLOCK_BAD) {
-        bad_free("vm_unmap_ram of what vm_map_ram did not return", p, CALLER);
+        bad_free(what, p, CALLER);
         vmalloc_dump_obj(p);
         return;
     }
-    free_common(p, match_ram, &count, PTMAP_KEEP, "vm_unmap_ram of what vm_map_ram did not return",
-                CALLER);
+    free_common(p, match_ram, &count, PTMAP_KEEP, what, CALLER);
 }
 
 /* True if any of [pa, pa + size) is RAM that the kernel uses. */
@@ -593,33 +702,74 @@ void vm_area_unmap_pages(struct vm_area *area, size_t offset, unsigned count)
     purge_note_pending(start, end);
 }
 
-struct shrink {
-    uint32_t pages;
-    struct vm_area was;
+/* What vrealloc finds at p. */
+struct old_area {
+    uintptr_t start;
+    uint32_t pages, new_pages;
+    unsigned flags;
+    struct pblock *block; /* NULL: an area */
 };
 
 static bool look(struct vm_area *a, void *arg)
 {
-    ((struct shrink *)arg)->was = *a;
+    struct old_area *old = arg;
+
+    old->start = a->start;
+    old->pages = a->nr_pages;
+    old->flags = a->flags;
     return a->kind == VM_KIND_ALLOC;
 }
 
 static bool set_pages(struct vm_area *a, void *arg)
 {
-    a->nr_pages = ((struct shrink *)arg)->pages;
+    a->nr_pages = ((struct old_area *)arg)->new_pages;
     return true;
 }
 
-/* Gives the tail back; p stays. A leaf in which the new end lies is split first. */
-static void shrink_in_place(struct shrink *s)
+static struct pslot *slot_of(const struct pblock *b, uintptr_t addr)
 {
-    uintptr_t cut = s->was.start + (uintptr_t)s->pages * PAGE_SIZE;
-    uintptr_t end = s->was.start + (uintptr_t)s->was.nr_pages * PAGE_SIZE;
+    return &b->slots[(addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT];
+}
 
-    if (!IS_ALIGNED(cut, PMD_SIZE) && ptmap_split_leaf(cut) != OK)
-        return; /* no page table: the area keeps its pages */
-    node_busy_with(s->was.start, set_pages, s);
-    ptmap_unmap_noflush(cut, end, PTMAP_FREE);
+static bool find_old(uintptr_t addr, struct old_area *old)
+{
+    uintptr_t entry = 0;
+    struct pslot d;
+
+    if (addr < vmap_start || addr >= vmap_end)
+        return false;
+    old->block = NULL;
+    if (vmap_config.blocks_all) {
+        tlb_gen_read_begin();
+        entry = table_lookup(addr);
+        if (entry && !(entry & TABLE_AREA)) {
+            old->block = (struct pblock *)entry;
+            d = pslot_read(slot_of(old->block, addr));
+        }
+        tlb_gen_read_end();
+    }
+    if (!old->block)
+        return node_busy_with(addr, look, old);
+    old->start = addr;
+    old->pages = d.pages;
+    old->flags = d.flags;
+    return d.kind == VM_KIND_ALLOC && IS_ALIGNED(addr, PAGE_SIZE);
+}
+
+/* Gives the tail back; the start stays. A leaf in which the new end lies is split first. */
+static void shrink_in_place(struct old_area *old)
+{
+    uintptr_t cut = old->start + (uintptr_t)old->new_pages * PAGE_SIZE;
+    uintptr_t end = old->start + (uintptr_t)old->pages * PAGE_SIZE;
+
+    if (old->block) {
+        slot_of(old->block, old->start)->pages = (uint8_t)old->new_pages;
+    } else {
+        if (!IS_ALIGNED(cut, PMD_SIZE) && ptmap_split_leaf(cut) != OK)
+            return; /* no page table: the area keeps its pages */
+        node_busy_with(old->start, set_pages, old);
+    }
+    ptmap_unmap_noflush(cut, end, old->block ? frames_of_freed() : PTMAP_FREE);
     purge_note_pending(cut, end);
 }
 
@@ -632,7 +782,7 @@ static void copy_pages(uintptr_t to, uintptr_t from, uint32_t pages)
 
 void *vrealloc(const void *p, size_t size)
 {
-    struct shrink s;
+    struct old_area old;
     uint64_t pages;
     void *q;
 
@@ -640,7 +790,7 @@ void *vrealloc(const void *p, size_t size)
         return alloc_common(size, PAGE_SIZE, 0, VM_ANY_NODE, CALLER);
     if (!usable())
         return NULL;
-    if (!is_vmalloc_addr(p) || !node_busy_with((uintptr_t)p, look, &s)) {
+    if (!find_old((uintptr_t)p, &old)) {
         bad_free("vrealloc of what vmalloc did not return", p, CALLER);
         vmalloc_dump_obj(p);
         return NULL;
@@ -654,15 +804,15 @@ void *vrealloc(const void *p, size_t size)
         alloc_failed(size, "impossible size", CALLER);
         return NULL;
     }
-    s.pages = (uint32_t)pages;
-    if (pages < s.was.nr_pages)
-        shrink_in_place(&s);
-    if (pages <= s.was.nr_pages)
+    old.new_pages = (uint32_t)pages;
+    if (pages < old.pages)
+        shrink_in_place(&old);
+    if (pages <= old.pages)
         return (void *)p;
-    q = alloc_common(size, PAGE_SIZE, s.was.flags & ~(unsigned)VM_PERMANENT, VM_ANY_NODE, CALLER);
+    q = alloc_common(size, PAGE_SIZE, old.flags & ~(unsigned)VM_PERMANENT, VM_ANY_NODE, CALLER);
     if (!q)
         return NULL;
-    copy_pages((uintptr_t)q, (uintptr_t)p, s.was.nr_pages);
+    copy_pages((uintptr_t)q, (uintptr_t)p, old.pages);
     vfree(p);
     return q;
 }

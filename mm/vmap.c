@@ -19,11 +19,12 @@ struct vmap_config vmap_config;
 
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
 static const char *const pools_names[] = {"off", "on", NULL};
+static const char *const frames_names[] = {"early", "safe", NULL};
 
 /* What the command line says; 0 or not given: the design's preset. */
 static struct {
     uint64_t range, nodes, lazy;
-    unsigned pools;
+    unsigned pools, frames;
     bool pools_given;
 } wanted;
 
@@ -54,6 +55,9 @@ OPTION_ENTRY_(pools, .key = "pools", .type = OPT_ENUM, .value = &wanted.pools,
               .choices = pools_names, .given = &wanted.pools_given,
               .help = "size pools of the 2024 design: on or off");
 
+OPTION_ENUM(frames, "frames", wanted.frames, frames_names,
+            "frames of freed areas go back at once (early) or after the flush (safe)");
+
 unsigned vmap_design_wanted(void)
 {
     return wanted_design;
@@ -64,8 +68,8 @@ bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t m
     uint64_t range = wanted.range ? wanted.range : VMAP_SIZE_MAX;
 
     *c = (struct vmap_config){.design = design, .range_size = range, .pools = true};
-    if (design != DESIGN_2024) {
-        ksnprintf(msg, msg_size, "design '%s' is not built in; there is: 2024",
+    if (design != DESIGN_2024 && design != DESIGN_METALMAP) {
+        ksnprintf(msg, msg_size, "design '%s' is not built in; there are: 2024, metalmap",
                   design < ARRAY_SIZE(vmap_design_names) - 1 ? vmap_design_names[design] : "?");
         return false;
     }
@@ -83,6 +87,10 @@ bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t m
     c->lazy_max = wanted.lazy;
     if (wanted.pools_given)
         c->pools = wanted.pools;
+    c->blocks_all = design == DESIGN_METALMAP;
+    if (c->blocks_all)
+        c->pools = false; /* the tree has whole units only */
+    c->frames_safe = wanted.frames;
     return true;
 }
 
@@ -100,8 +108,13 @@ static err_t adopt_permanent(void)
                     (void *)a->start);
             return err;
         }
+        if (vmap_config.blocks_all && table_reserve(a->start, a->end) != OK) {
+            return ERR_NOMEM; /* the tree is thrown away as a whole */
+        }
         list_del(&a->list);
         node_busy_insert(a);
+        if (vmap_config.blocks_all)
+            table_set(a->start, a->end, (uintptr_t)a | TABLE_AREA);
     }
     return OK;
 }
@@ -127,6 +140,10 @@ err_t vmap_init(const struct vmap_config *c)
         goto err_node;
     err = block_init();
     if (err == OK)
+        err = pblock_init();
+    if (err == OK && c->blocks_all)
+        err = table_init(c->range_size);
+    if (err == OK)
         err = adopt_permanent();
     if (err != OK)
         goto err_index;
@@ -136,6 +153,7 @@ err_t vmap_init(const struct vmap_config *c)
     return OK;
 
 err_index:
+    table_exit();
     index_exit();
 err_node:
     node_take_permanent(&permanent);
@@ -147,7 +165,9 @@ err_space:
 
 err_t vmap_cpu_init(unsigned cpu)
 {
-    return block_cpu_init(cpu);
+    err_t err = block_cpu_init(cpu);
+
+    return err == OK ? pblock_cpu_init(cpu) : err;
 }
 
 void vmap_quiesce(void)
@@ -155,6 +175,8 @@ void vmap_quiesce(void)
     if (!READ_ONCE(vmap_up))
         return;
     kvfree_drain();
+    if (vmap_config.blocks_all)
+        pblock_drain_local();
     purge_everything();
     purge_everything(); /* blocks freed by the first one */
     vm_unmap_aliases();
@@ -202,9 +224,11 @@ bool vmap_exit(void)
     ok = vmap_selfcheck();
     WRITE_ONCE(vmap_up, 0);
     ok = block_exit() && ok;
+    ok = pblock_exit() && ok;
     ok = all_given_back() && ok;
     if (!ok)
         return false; /* what is left stays readable for the report */
+    table_exit();
     index_exit();
     node_exit();
     area_space_exit();

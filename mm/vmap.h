@@ -17,6 +17,8 @@ struct vmap_config {
     unsigned nodes;
     uint64_t lazy_max;    /* pages */
     bool pools;
+    bool blocks_all;  /* small areas from per-CPU blocks, wait-free table, flush generations */
+    bool frames_safe; /* frames of freed areas wait for the flush */
 };
 extern struct vmap_config vmap_config;       /* in force */
 extern const char *const vmap_design_names[]; /* "2010", …, NULL */

@@ -142,14 +142,17 @@ static struct vm_area *tree_descend(uint64_t length)
 }
 
 /*
- * The lowest range that is long enough whatever its start's alignment; only when there is none, one whose
- * start happens to suit.
+ * The lowest range that is long enough; if its start does not suit the alignment, the lowest that is long enough whatever
+ * its start; only when there is none, any whose start happens to suit.
  */
 static struct vm_area *tree_find(uint64_t size, uint64_t align, uintptr_t *at)
 {
     uint64_t length = size + (align - PAGE_SIZE), visits = 0;
-    struct vm_area *f = length < size ? NULL : tree_descend(length);
+    struct vm_area *f = tree_descend(size);
 
+    if (f && fits(f, size, align, at))
+        return f;
+    f = length < size ? NULL : tree_descend(length);
     if (f) {
         *at = ALIGN_UP(f->start, align);
         return f;

@@ -229,7 +229,7 @@ enum block_result block_unmap(uintptr_t addr, unsigned count)
     bitmap_clear_bit(b->starts, slot); /* ours from here on */
     spin_unlock_irqrestore(&b->lock, flags);
 
-    ptmap_table_unmap(b->table, slot, count);
+    ptmap_table_unmap(b->table, slot, count, PTMAP_KEEP);
 
     flags = spin_lock_irqsave(&b->lock);
     b->dirty_min = (uint16_t)MIN((unsigned)b->dirty_min, slot);

@@ -19,7 +19,6 @@ static void check_entry(uintptr_t va, pte_t e, unsigned level, void *arg)
 {
     struct entry_check *c = arg;
     struct vm_area_info info;
-    struct vm_area area;
 
     (void)level;
     c->leaves++;
@@ -27,7 +26,7 @@ static void check_entry(uintptr_t va, pte_t e, unsigned level, void *arg)
         c->writable_exec++;
     if (e & PTE_G)
         c->global++;
-    if (!vmap_find(va, &info, &area, false)) {
+    if (!vmap_find(va, &info, false)) {
         if (!c->orphans++)
             c->first_orphan = va;
     }
@@ -93,6 +92,8 @@ bool vmap_selfcheck(void)
     ok = area_space_check(&free_bytes);
     ok = node_check(&sums) && ok;
     ok = block_check() && ok;
+    if (vmap_config.blocks_all)
+        ok = pblock_check() && ok;
     total = free_bytes + sums.busy_bytes + sums.lazy_bytes + sums.pool_bytes;
     if (total != vmap_end - vmap_start) {
         kprintf("# selfcheck: free %lu + busy %lu + lazy %lu + pooled %lu != range %lu\n",

@@ -12,6 +12,7 @@
 #include "lib/rbtree.h"
 #include "mm/vmalloc.h"
 #include "mm/vmap.h"
+#include <arch/atomic.h>
 #include <arch/percpu.h>
 #include <arch/spinlock.h>
 
@@ -31,6 +32,9 @@
 
 #define VMAP_NO_POOL 0xffff
 
+/* Kind of a slot: a vmap whose pages vfree() frees. Everybody else sees VM_KIND_MAP. */
+#define VM_KIND_MAP_OWNED 6
+
 /* One range of addresses, free or in use. Which tree or list it is on follows from its state. */
 struct vm_area {
     /* constant while in use */
@@ -39,10 +43,13 @@ struct vm_area {
     uint16_t flags;       /* VM_* of the caller */
     uint16_t pool;        /* node whose pool it came from, VMAP_NO_POOL: the tree */
     uint8_t kind;
-    uint8_t offset_low;   /* unused bits, zero */
+    bool keeps_frames;    /* its entries hold frames to be freed after the flush */
     uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
     void *caller;
-    struct vmap_block *block; /* VM_KIND_BLOCK_AREA */
+    union {
+        struct vmap_block *block; /* VM_KIND_BLOCK_AREA */
+        struct pblock *pblock;    /* VM_KIND_PBLOCK_AREA */
+    };
     /* free tree (free lock) or busy tree (node's busy lock) */
     struct rb_node rb;
     uint64_t subtree_max;  /* free tree: largest size in the subtree, bytes */
@@ -102,6 +109,8 @@ void node_settle(struct list_head *list);
 void node_pool_decay(bool all);
 uint64_t node_pool_len(unsigned pages);
 uint64_t node_busy_count(void);
+/* Live areas that the table does not have: congruent ones. */
+uint64_t node_untabled(void);
 struct node_sums {
     uint64_t busy_bytes, lazy_bytes, pool_bytes, busy_areas;
 };
@@ -163,6 +172,47 @@ void index_erase(struct vmap_block *b);
 /* Finds the block of addr and returns it with its lock held; flags are for spin_unlock_irqrestore. */
 struct vmap_block *index_lock_block(uintptr_t addr, unsigned long *flags);
 
+/* vmap_table.c: owner by address, wait-free. Entries are for whole 2 MiB units. */
+#define TABLE_AREA 1UL /* tag: a struct vm_area, else a struct pblock */
+extern uintptr_t **vmap_table_top; /* NULL: this design has no table */
+err_t table_init(uint64_t range_size);
+void table_exit(void);
+/* Makes the leaf pages for [start, end). */
+err_t table_reserve(uintptr_t start, uintptr_t end);
+/* Sets the entries of [start, end), reserved before; start is 2 MiB aligned. */
+void table_set(uintptr_t start, uintptr_t end, uintptr_t entry);
+uint64_t table_pages(void);
+
+/* The entry of addr, which must lie in the range; 0: nobody. The caller has interrupts masked, or is the owner of
+ * what lies there. */
+static inline uintptr_t table_lookup(uintptr_t addr)
+{
+    uintptr_t offset = addr - VMAP_BASE;
+    uintptr_t *leaf = LOAD_ACQUIRE(vmap_table_top[offset >> 30]);
+
+    return leaf ? LOAD_ACQUIRE(leaf[(offset >> PMD_SHIFT) & (PTE_COUNT - 1)]) : 0;
+}
+
+/* vmap_pcpu.c: the default design's blocks, one owner each. */
+struct pblock;
+#define VM_KIND_PBLOCK_AREA 101
+#define PBLOCK_MAX_ALLOC    64 /* pages, without the guard */
+#define PBLOCK_MAX_ALIGN    SZ_1M
+err_t pblock_init(void);
+bool pblock_exit(void);
+err_t pblock_cpu_init(unsigned cpu);
+/* What a free found; see vmap_pcpu.h for the paths that take and give slots. */
+enum pblock_result { PBLOCK_OK, PBLOCK_NOT_ONE, PBLOCK_BAD };
+/* In a read section: the live mapping around addr, or the first that ends above it. */
+bool pblock_find(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
+bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
+/* Recycles all that has passed on this CPU's queues, and gives empty blocks back. */
+void pblock_drain_local(void);
+/* Frees the bookkeeping of a block whose area is being settled. */
+void pblock_delete(struct pblock *b);
+uint64_t pblock_count(void);
+bool pblock_check(void);
+
 /* vmap_purge.c. */
 /* Ranges to flush: few small ones stay apart, else one full flush. */
 struct vmap_flush {
@@ -200,7 +250,7 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags);
 void vmap_area_free_unused(struct vm_area *a); /* never mapped, never in the busy tree */
 /* Smallest live mapping whose end is above addr: blocks resolved to their mappings. */
 bool vmap_next_live(uintptr_t addr, struct vm_area_info *out);
-bool vmap_find(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, bool try);
+bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try);
 void vmap_complain(const char *what, const void *addr, void *caller);
 
 #endif

@@ -9,6 +9,7 @@
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
 #include <arch/atomic.h>
+#include <arch/tlb_gen.h>
 
 bool is_vmalloc_addr(const void *addr)
 {
@@ -23,9 +24,10 @@ static void describe(const struct vm_area *a, struct vm_area_info *out)
     out->caller = a->caller;
 }
 
-bool vmap_find(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, bool try)
+/* The trees: locks, and the caller's copy of the area. */
+static bool find_in_trees(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, bool try)
 {
-    if (addr < vmap_start || addr >= vmap_end || !node_busy_find(addr, area, try))
+    if (!node_busy_find(addr, area, try) || area->kind == VM_KIND_PBLOCK_AREA)
         return false;
     if (area->kind == VM_KIND_BLOCK_AREA)
         return block_find(addr, out);
@@ -33,13 +35,61 @@ bool vmap_find(uintptr_t addr, struct vm_area_info *out, struct vm_area *area, b
     return addr - area->start < out->size;
 }
 
-bool find_vm_area(const void *addr, struct vm_area_info *out)
+/* The table: no lock, no store that others see. *owned: somebody has the unit. */
+static bool find_in_table(uintptr_t addr, struct vm_area_info *out, bool *owned)
+{
+    bool found = false;
+    uintptr_t entry;
+
+    tlb_gen_read_begin();
+    entry = table_lookup(addr);
+    *owned = entry;
+    if (entry & TABLE_AREA) {
+        const struct vm_area *a = (const struct vm_area *)(entry & ~TABLE_AREA);
+
+        describe(a, out);
+        found = addr - a->start < out->size;
+    } else if (entry) {
+        found = pblock_find((struct pblock *)entry, addr, out);
+    }
+    tlb_gen_read_end();
+    return found;
+}
+
+bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try)
 {
     struct vm_area area;
+    bool owned;
 
-    if (!READ_ONCE(vmap_up) || in_nmi())
+    if (addr < vmap_start || addr >= vmap_end)
         return false;
-    return vmap_find((uintptr_t)addr, out, &area, false);
+    if (vmap_config.blocks_all) {
+        if (find_in_table(addr, out, &owned))
+            return true;
+        if (owned || !node_untabled() || in_nmi())
+            return false;
+    }
+    return find_in_trees(addr, out, &area, try);
+}
+
+bool find_vm_area(const void *addr, struct vm_area_info *out)
+{
+    if (!READ_ONCE(vmap_up) || (in_nmi() && !vmap_config.blocks_all))
+        return false;
+    return vmap_find((uintptr_t)addr, out, false);
+}
+
+/* The first live mapping in the unit of addr, if a block of the default design is there. */
+static bool next_in_pblock(uintptr_t addr, struct vm_area_info *out)
+{
+    uintptr_t entry;
+    bool found;
+
+    tlb_gen_read_begin();
+    entry = table_lookup(addr);
+    found = entry && !(entry & TABLE_AREA) && pblock_next((struct pblock *)entry, addr, out);
+    tlb_gen_read_end();
+    return found;
 }
 
 bool vmap_next_live(uintptr_t addr, struct vm_area_info *out)
@@ -51,6 +101,9 @@ bool vmap_next_live(uintptr_t addr, struct vm_area_info *out)
         addr = MAX(addr, area.start);
         if (area.kind == VM_KIND_BLOCK_AREA) {
             if (block_next(addr, out))
+                return true;
+        } else if (area.kind == VM_KIND_PBLOCK_AREA) {
+            if (next_in_pblock(addr, out))
                 return true;
         } else {
             describe(&area, out);
@@ -160,7 +213,7 @@ void vmalloc_dump_obj(const void *p)
         kprintf_ratelimited("# %p is not an address of the vmap range\n", p);
         return;
     }
-    if (vmap_find(addr, &info, &area, true)) {
+    if (vmap_find(addr, &info, true)) {
         kprintf_ratelimited("# %p: byte %lu of the %lu-page %s area at %p, allocated by %pS\n", p,
                             (unsigned long)(addr - (uintptr_t)info.start),
                             (unsigned long)(info.size >> PAGE_SHIFT), kind_name(info.kind),
@@ -169,7 +222,7 @@ void vmalloc_dump_obj(const void *p)
     }
     if (node_busy_find(addr, &area, true)) {
         end = area.start + (uintptr_t)area.nr_pages * PAGE_SIZE;
-        if (area.kind == VM_KIND_BLOCK_AREA)
+        if (area.kind == VM_KIND_BLOCK_AREA || area.kind == VM_KIND_PBLOCK_AREA)
             kprintf_ratelimited("# %p: an unused or freed slot of the block at %p\n", p,
                                 (void *)area.start);
         else

@@ -43,6 +43,7 @@ static struct lock_class pool_class = {.name = "vmap_node.pool"};
 
 static struct vmap_node *nodes[VMAP_NODES_MAX];
 static unsigned node_total;
+static uint64_t untabled; /* atomic */
 static bool pools_on;
 
 static inline struct vm_area *area_of(struct rb_node *n)
@@ -189,6 +190,13 @@ void node_busy_insert(struct vm_area *a)
     rb_insert_fixup(&n->busy.root, &a->rb, NULL);
     WRITE_ONCE(n->busy.count, n->busy.count + 1);
     spin_unlock_irqrestore(&n->busy.lock, flags);
+    if (a->kind == VM_KIND_PCPU)
+        ATOMIC_ADD(untabled, 1);
+}
+
+uint64_t node_untabled(void)
+{
+    return READ_ONCE(untabled);
 }
 
 struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void *arg)
@@ -204,6 +212,8 @@ struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void
         a = NULL;
     }
     spin_unlock_irqrestore(&n->busy.lock, flags);
+    if (a && a->kind == VM_KIND_PCPU)
+        ATOMIC_SUB(untabled, 1);
     return a;
 }
 

@@ -13,6 +13,7 @@
 #include <arch/clock.h>
 #include <arch/smp.h>
 #include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 
 /* Empty table pages are looked for when there are more than this and twice what live mappings need. */
 #define TABLES_SLACK 256
@@ -33,6 +34,8 @@ static struct {
     uint64_t done, done_full;     /* number of the last finished pass, and of the last forced one */
     uint64_t never;               /* 0: for who needs the mutex itself */
     uint64_t lazy_pages;          /* atomic: freed and not yet purged */
+    struct list_head waiting;     /* flush generations: with the mutex, stamped with `stamp` */
+    uint64_t stamp;
     uint64_t purges;
     struct spinlock pending_lock;
     struct vmap_flush pending; /* unmapped, but the addresses stay with their area */
@@ -121,8 +124,11 @@ void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end)
 
 void purge_note_pending(uintptr_t start, uintptr_t end)
 {
-    unsigned long flags = spin_lock_irqsave(&purge.pending_lock);
+    unsigned long flags;
 
+    if (vmap_config.blocks_all)
+        return; /* every generation covers all that was cleared before it */
+    flags = spin_lock_irqsave(&purge.pending_lock);
     flush_add(&purge.pending, start, end);
     spin_unlock_irqrestore(&purge.pending_lock, flags);
 }
@@ -154,9 +160,51 @@ uint64_t purge_count(void)
     return READ_ONCE(purge.purges);
 }
 
+static uint64_t list_pages(struct list_head *list, uint64_t *areas)
+{
+    uint64_t pages = 0;
+    struct vm_area *a;
+
+    list_for_each_entry(a, list, list)
+    {
+        pages += (a->end - a->start) >> PAGE_SHIFT;
+        ++*areas;
+    }
+    return pages;
+}
+
+/* The flush is done: what the areas kept for it goes back, then the addresses. */
+static void settle(struct list_head *list, uint64_t pages)
+{
+    struct vm_area *a;
+
+    list_for_each_entry(a, list, list)
+    {
+        if (a->keeps_frames)
+            ptmap_free_kept(a->start, a->end);
+        a->keeps_frames = false;
+        if (a->kind == VM_KIND_PBLOCK_AREA)
+            pblock_delete(a->pblock);
+        a->kind = VM_KIND_NONE;
+    }
+    node_pool_decay(false);
+    node_settle(list);
+    ATOMIC_SUB(purge.lazy_pages, pages);
+}
+
+static void report_pass(uint64_t begin, uint64_t areas, uint64_t pages)
+{
+    WRITE_ONCE(purge.purges, purge.purges + 1);
+    purge.last.areas = areas;
+    purge.last.pages = pages;
+    purge.last.cycles = rdtsc() - begin;
+    purge.last.worst_cycles = MAX(purge.last.worst_cycles, purge.last.cycles);
+    purge.last.locked_worst = area_longest_hold();
+}
+
 /* With the mutex: flushes f and all that waits, at most one shootdown, and settles the ranges. True if
  * any addresses came back. */
-static bool purge_locked(struct vmap_flush *f)
+static bool purge_by_ipi(struct vmap_flush *f)
 {
     uint64_t begin = rdtsc(), areas = 0, pages;
     struct list_head list;
@@ -174,16 +222,43 @@ static bool purge_locked(struct vmap_flush *f)
         tlb_shootdown_range(f->start, f->end);
     if (!areas)
         return false;
-    node_pool_decay(false);
-    node_settle(&list);
-    ATOMIC_SUB(purge.lazy_pages, pages);
-    WRITE_ONCE(purge.purges, purge.purges + 1);
-    purge.last.areas = areas;
-    purge.last.pages = pages;
-    purge.last.cycles = rdtsc() - begin;
-    purge.last.worst_cycles = MAX(purge.last.worst_cycles, purge.last.cycles);
-    purge.last.locked_worst = area_longest_hold();
+    settle(&list, pages);
+    report_pass(begin, areas, pages);
     return true;
+}
+
+/*
+ * With the mutex: what waits for a generation that has passed is settled; what is new gets a stamp. `sync` waits for all of
+ * it. True if any addresses came back.
+ */
+static bool purge_by_generation(bool sync)
+{
+    uint64_t begin = rdtsc(), areas = 0, pages;
+    struct list_head ready;
+
+    list_init(&ready);
+    if (sync || list_empty(&purge.waiting)) {
+        node_lazy_take_all(&purge.waiting);
+        purge.stamp = tlb_gen_stamp();
+        tlb_gen_advance(purge.stamp);
+    }
+    if (sync)
+        tlb_gen_sync(purge.stamp);
+    else
+        tlb_gen_check();
+    if (tlb_gen_passed(purge.stamp))
+        list_splice_tail_init(&purge.waiting, &ready);
+    pages = list_pages(&ready, &areas);
+    if (!areas)
+        return false;
+    settle(&ready, pages);
+    report_pass(begin, areas, pages);
+    return true;
+}
+
+static bool purge_locked(struct vmap_flush *f, bool sync)
+{
+    return vmap_config.blocks_all ? purge_by_generation(sync) : purge_by_ipi(f);
 }
 
 void purge_lazy_count(uint64_t pages)
@@ -203,7 +278,7 @@ void purge_lazy_added(uint64_t pages)
         return;
     if (!purge_trylock())
         return; /* somebody is at it */
-    purge_locked(&f);
+    purge_locked(&f, false);
     purge_unlock();
     if (!in_irq())
         purge_reclaim_tables_if_many();
@@ -219,7 +294,7 @@ static bool purge_pass(bool force)
     WRITE_ONCE(purge.begun, number);
     smp_mb(); /* what was unmapped before a request that saw the old number is seen below */
     block_purge(&f, force);
-    some = purge_locked(&f);
+    some = purge_locked(&f, true);
     if (force) {
         node_pool_decay(true);
         STORE_RELEASE(purge.done_full, number);
@@ -252,8 +327,11 @@ void vm_unmap_aliases(void)
         purge_unlock();
         break;
     case NOT_POSSIBLE:
-        /* What is unmapped is unmapped: one full flush keeps the promise. */
-        tlb_shootdown_all();
+        /* What is unmapped is unmapped: one flush of all keeps the promise. */
+        if (vmap_config.blocks_all)
+            tlb_gen_sync(tlb_gen_stamp());
+        else
+            tlb_shootdown_all();
         break;
     case SERVED:
         break;
@@ -338,6 +416,7 @@ void purge_init(void)
 {
     spin_init(&purge.pending_lock, &pending_class);
     purge.lazy_pages = 0;
+    list_init(&purge.waiting);
     purge.purges = 0;
     purge.pending = (struct vmap_flush){0};
     purge.last = (struct vmap_purge_report){0};

@@ -8,6 +8,7 @@
 #include "mm/vmap_internal.h"
 #include <arch/smp.h>
 #include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 
 DEFINE_PER_CPU(struct vmap_stat, vmap_stat);
 
@@ -39,11 +40,11 @@ void vmap_read_counters(struct vmap_counters *c)
     c->lazy_pages = purge_lazy_pages();
     c->lazy_limit = purge_lazy_limit();
     c->purges = purge_count();
-    c->tlb_full = tlb.full;
+    c->tlb_full = tlb.full + tlb_gen_begun();
     c->tlb_range = tlb.range;
-    c->tlb_ipis = tlb.ipis;
+    c->tlb_ipis = tlb.ipis + tlb_gen_kicks();
     c->vmap_areas = node_busy_count();
-    c->vmap_blocks = block_count();
+    c->vmap_blocks = block_count() + pblock_count();
     c->lock_contended = spin_contended_total();
     for_each_cpu(cpu)
     {

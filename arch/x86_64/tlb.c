@@ -18,6 +18,7 @@
 #include <arch/percpu.h>
 #include <arch/smp.h>
 #include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 #include <arch/trap.h>
 
 #include "lib/assert.h"
@@ -157,6 +158,7 @@ void tlb_poll(void)
 
     if (unlikely(READ_ONCE(m->attention)))
         answer(m);
+    tlb_gen_check();
 }
 
 static void tlb_interrupt(struct trap_frame *f)
@@ -316,6 +318,7 @@ void tlb_cpu_online(void)
 
     ATOMIC_OR(online[cpu / 64], BIT(cpu % 64));
     flush_local_global();
+    tlb_gen_catch_up();
 }
 
 /* Requests that were posted before the bit went away are still answered, by the caller's loop. */
@@ -329,10 +332,12 @@ void tlb_cpu_offline(void)
 void tlb_idle_enter(void)
 {
     WRITE_ONCE(*this_cpu_ptr(&idle), 1);
+    tlb_gen_idle_enter();
 }
 
 void tlb_idle_exit(void)
 {
+    tlb_gen_idle_exit();
     WRITE_ONCE(*this_cpu_ptr(&idle), 0);
 }
 

@@ -17,6 +17,7 @@
 #include <arch/page.h>
 #include <arch/percpu.h>
 #include <arch/smp.h>
+#include <arch/tlb_gen.h>
 #include <arch/trap.h>
 #include <arch/watchdog.h>
 
@@ -142,6 +143,9 @@ static void irq_dispatch(struct trap_frame *f)
     struct trap_frame *outer = *frame;
 
     *frame = f;
+    /* The handler may meet an address that was reused while this CPU was halted. */
+    if (tlb_gen_is_idle())
+        tlb_gen_idle_exit();
     ++*this_cpu_ptr(&percpu_irq_depth);
     this_cpu_inc(irq_count);
     if (likely(fn)) {
@@ -151,6 +155,7 @@ static void irq_dispatch(struct trap_frame *f)
     } else {
         irq_nobody(f);
     }
+    tlb_gen_check();
     --*this_cpu_ptr(&percpu_irq_depth);
     *frame = outer;
 }
@@ -161,7 +166,10 @@ static void nmi_dispatch(struct trap_frame *f)
 {
     void (*hook)(struct trap_frame *) = LOAD_ACQUIRE(nmi_hook);
     uint64_t cr2 = READ_CR(2);
+    bool idle = tlb_gen_is_idle();
 
+    if (idle)
+        tlb_gen_idle_exit();
     ++*this_cpu_ptr(&percpu_nmi_depth);
     this_cpu_inc(irq_count);
     panic_nmi();
@@ -176,6 +184,8 @@ static void nmi_dispatch(struct trap_frame *f)
                     (void *)f->rip, inb(SYSTEM_PORT_B));
     }
     --*this_cpu_ptr(&percpu_nmi_depth);
+    if (idle)
+        tlb_gen_idle_enter();
     if (READ_CR(2) != cr2)
         WRITE_CR(2, cr2);
 }

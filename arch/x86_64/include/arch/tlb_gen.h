@@ -1,0 +1,83 @@
+/*
+ * tlb_gen.h: flush generations: dropping translations everywhere without an interrupt.
+ *
+ * One number counts generations; each CPU publishes the one it has flushed. Who has cleared entries takes a
+ * stamp and may reuse the addresses once every CPU has published that stamp or more. CPUs compare at safe points
+ * (allocator calls, interrupts, idle entry and exit, spin loops) and flush themselves. A halted CPU
+ * counts as flushed: it flushes before it runs anything that could meet a reused address. Modelled in
+ * tests/model/tlb_gen.pml.
+ */
+#ifndef ARCH_TLB_GEN_H
+#define ARCH_TLB_GEN_H
+
+#include "arch/atomic.h"
+#include "arch/percpu.h"
+
+/* Read by everybody, written once per generation. */
+struct tlb_gen_now {
+    uint64_t now;
+} __cacheline;
+extern struct tlb_gen_now tlb_gen;
+
+/* One CPU's side. Written by that CPU, read by who waits for a generation. */
+struct tlb_gen_cpu {
+    uint64_t seen; /* flushed at least this generation */
+    uint32_t idle; /* halted, or on the way in or out with no address in use that could be reused */
+} __cacheline;
+DECLARE_PER_CPU(struct tlb_gen_cpu, tlb_gen_cpu);
+/* Read sections that this CPU is in, handlers included; nobody else looks. */
+DECLARE_PER_CPU(uint64_t, tlb_gen_readers);
+
+/* Between the two nothing that was found by its address goes away: this CPU publishes no generation. No wait, no
+ * store that another CPU reads; any context, NMI too; nests. */
+static inline void tlb_gen_read_begin(void)
+{
+    this_cpu_inc(tlb_gen_readers);
+    barrier();
+}
+static inline void tlb_gen_read_end(void)
+{
+    barrier();
+    this_cpu_add(tlb_gen_readers, -1L);
+}
+
+void tlb_gen_catch_up(void);
+
+/* A safe point: flushes and publishes if a generation has begun that this CPU has not flushed. Two loads when
+ * not. Any context; inside a read section it does nothing. */
+static inline void tlb_gen_check(void)
+{
+    if (unlikely(PERCPU_READ_(tlb_gen_cpu.seen) != READ_ONCE(tlb_gen.now)))
+        tlb_gen_catch_up();
+}
+
+/* The stamp for entries that this CPU has cleared before the call: the generation after the present
+ * one. Full fence. */
+uint64_t tlb_gen_stamp(void);
+/* Begins generation `stamp`, unless it has begun. */
+void tlb_gen_advance(uint64_t stamp);
+/* Every CPU has flushed `stamp`, or is halted. Looks at all CPUs only if the generation has begun and none that looked
+ * before saw it end. No wait. */
+bool tlb_gen_passed(uint64_t stamp);
+/* Every CPU has flushed `stamp`, the halted ones too: for page-table pages, which a CPU that wakes up
+ * may walk before it flushes. No wait. */
+bool tlb_gen_passed_all(uint64_t stamp);
+/* Interrupts those CPUs that have not flushed `stamp` and are not halted; with `halted` also those that are.
+ * Returns how many. */
+unsigned tlb_gen_kick(uint64_t stamp, bool halted);
+/* Advances to `stamp`, kicks whoever is late, and returns when it has passed. Not in NMI, no lock held. */
+void tlb_gen_sync(uint64_t stamp);
+
+/* For cpu_idle_wait() and the entry of interrupts and NMIs: tlb.h's idle hooks call them. */
+void tlb_gen_idle_enter(void);
+void tlb_gen_idle_exit(void);
+static inline bool tlb_gen_is_idle(void)
+{
+    return PERCPU_READ_(tlb_gen_cpu.idle);
+}
+
+/* Generations begun and interrupts sent for them, summed over CPUs. */
+uint64_t tlb_gen_begun(void);
+uint64_t tlb_gen_kicks(void);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * tlb_gen.c: flush generations, see tlb_gen.h.
+ *
+ * The two orders that everything rests on (both need a full fence, x86 lets a later load pass an earlier store,
+ * SDM 3A 9.2.3.4):
+ *   stamp: entries cleared, fence, generation read. So who flushes for the stamp walks cleared entries.
+ *   wake-up: idle flag down, fence, generation read. So either the CPU that looks sees it busy, or it sees the
+ *   generation and flushes.
+ */
+#include <arch/tlb_gen.h>
+
+#include <arch/clock.h>
+#include <arch/cpu.h>
+#include <arch/smp.h>
+#include <arch/tlb.h>
+
+#include "lib/assert.h"
+#include "lib/printf.h"
+
+struct tlb_gen_now tlb_gen;
+DEFINE_PER_CPU(struct tlb_gen_cpu, tlb_gen_cpu);
+DEFINE_PER_CPU(uint64_t, tlb_gen_readers);
+
+/* The highest stamp that somebody saw pass; only grows. */
+static struct {
+    uint64_t passed;
+} __cacheline summary;
+
+static DEFINE_PER_CPU(uint64_t, begun_count);
+static DEFINE_PER_CPU(uint64_t, kick_count);
+
+/* A CPU that does not flush for this long after an interrupt will not. */
+#define ANSWER_LIMIT_US 10000000
+
+void tlb_gen_catch_up(void)
+{
+    unsigned long flags;
+    uint64_t now;
+
+    if (PERCPU_READ_(tlb_gen_readers))
+        return; /* an interrupt came over a read section: the next safe point is soon enough */
+    flags = irq_save();
+    now = LOAD_ACQUIRE(tlb_gen.now);
+    /* The generation is read before the flush: what was cleared for it is dropped by the flush (case E13). */
+    tlb_flush_local_all();
+    STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->seen, now);
+    irq_restore(flags);
+}
+
+uint64_t tlb_gen_stamp(void)
+{
+    smp_mb();
+    return READ_ONCE(tlb_gen.now) + 1;
+}
+
+void tlb_gen_advance(uint64_t stamp)
+{
+    uint64_t before = stamp - 1;
+
+    if (READ_ONCE(tlb_gen.now) >= stamp)
+        return;
+    if (ATOMIC_CAS(tlb_gen.now, &before, stamp))
+        this_cpu_inc(begun_count);
+}
+
+static bool look_at_all(uint64_t stamp, bool halted_count)
+{
+    unsigned cpu;
+
+    for_each_cpu (cpu) {
+        const struct tlb_gen_cpu *c = per_cpu_ptr(&tlb_gen_cpu, cpu);
+
+        if (LOAD_ACQUIRE(c->seen) >= stamp)
+            continue;
+        if (!halted_count || !LOAD_ACQUIRE(c->idle))
+            return false;
+    }
+    return true;
+}
+
+bool tlb_gen_passed(uint64_t stamp)
+{
+    uint64_t old = READ_ONCE(summary.passed);
+
+    if (old >= stamp)
+        return true;
+    /* Pairs with the fence of the wake-up: the generation had begun before the flags are read. */
+    if (LOAD_ACQUIRE(tlb_gen.now) < stamp || !look_at_all(stamp, true))
+        return false;
+    while (old < stamp && !ATOMIC_CAS(summary.passed, &old, stamp))
+        ;
+    return true;
+}
+
+bool tlb_gen_passed_all(uint64_t stamp)
+{
+    return LOAD_ACQUIRE(tlb_gen.now) >= stamp && look_at_all(stamp, false);
+}
+
+unsigned tlb_gen_kick(uint64_t stamp, bool halted)
+{
+    unsigned cpu, me = this_cpu_id(), n = 0;
+
+    tlb_gen_check();
+    for_each_cpu (cpu) {
+        const struct tlb_gen_cpu *c = per_cpu_ptr(&tlb_gen_cpu, cpu);
+
+        if (cpu == me || LOAD_ACQUIRE(c->seen) >= stamp || (!halted && LOAD_ACQUIRE(c->idle)))
+            continue;
+        smp_wake(cpu); /* any interrupt is a safe point */
+        n++;
+    }
+    this_cpu_add(kick_count, n);
+    return n;
+}
+
+void tlb_gen_sync(uint64_t stamp)
+{
+    struct clock_limit limit;
+
+    tlb_gen_advance(stamp);
+    tlb_gen_check();
+    if (tlb_gen_passed(stamp))
+        return;
+    tlb_gen_kick(stamp, false);
+    clock_limit_start(&limit, ANSWER_LIMIT_US);
+    while (!tlb_gen_passed(stamp)) {
+        tlb_poll();
+        cpu_relax();
+        if (!clock_limit_over(&limit))
+            continue;
+        kprintf("# tlb: generation %lu has not passed, interrupting again\n", (unsigned long)stamp);
+        tlb_gen_kick(stamp, true);
+        clock_limit_start(&limit, ANSWER_LIMIT_US);
+    }
+}
+
+void tlb_gen_idle_enter(void)
+{
+    STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->idle, 1);
+}
+
+void tlb_gen_idle_exit(void)
+{
+    struct tlb_gen_cpu *c = this_cpu_ptr(&tlb_gen_cpu);
+
+    WRITE_ONCE(c->idle, 0);
+    smp_mb(); /* partner: the loads of look_at_all() */
+    if (READ_ONCE(c->seen) != READ_ONCE(tlb_gen.now))
+        tlb_gen_catch_up();
+}
+
+uint64_t tlb_gen_begun(void)
+{
+    uint64_t sum = 0;
+    unsigned cpu;
+
+    for_each_cpu (cpu)
+        sum += *per_cpu_ptr(&begun_count, cpu);
+    return sum;
+}
+
+uint64_t tlb_gen_kicks(void)
+{
+    uint64_t sum = 0;
+    unsigned cpu;
+
+    for_each_cpu (cpu)
+        sum += *per_cpu_ptr(&kick_count, cpu);
+    return sum;
+}

@@ -1,0 +1,230 @@
+/*
+ * vmap_pcpu.h: the default design's blocks: their layout, and the paths that are inlined into the API.
+ *
+ * Nobody outside mm/ includes it. What the owner writes, what others write, and what lookups read lie on
+ * different cache lines.
+ */
+#ifndef MM_VMAP_PCPU_H
+#define MM_VMAP_PCPU_H
+
+#include "mm/ptmap.h"
+#include "mm/vmap_internal.h"
+#include <arch/clock.h>
+#include <arch/tlb_gen.h>
+
+/* A parked block with this many free pages is used again before a new one is made. */
+#define PBLOCK_PARTIAL_MIN   64
+#define PBLOCK_PARTIAL_TRIES 4
+/* Freed pages that make a block worth a generation; below it they wait for more. */
+#define PBLOCK_STAMP_MIN     64
+/* Freed pages of one queue that begin a generation. */
+#define PBLOCK_ADVANCE_PAGES (8 * BLOCK_PAGES)
+/* Blocks that wait for a generation before late CPUs are interrupted after the deadline, and before
+ * the owner waits for them. */
+#define PBLOCK_WAITING_SOFT  256
+#define PBLOCK_WAITING_HARD  1024
+#define PBLOCK_DEADLINE_US   1000000
+/* Blocks of each list that one operation may move. */
+#define PBLOCK_STEP          4
+
+enum pblock_state {
+    PBLOCK_ACTIVE,
+    PBLOCK_FULL, /* on no list: nothing freed, next to nothing free */
+    PBLOCK_DIRTY,
+    PBLOCK_WAITING,
+    PBLOCK_PARTIAL,
+    PBLOCK_EMPTY,
+};
+
+/* At the first slot of each mapping; one 8-byte load or store. kind 0: not live. */
+struct pslot {
+    int32_t caller; /* distance from vmalloc(): all code lies within 2 GiB */
+    uint8_t pages;
+    uint8_t span; /* pages and guard */
+    uint8_t kind; /* enum vm_kind */
+    uint8_t flags;
+} __aligned(8);
+_Static_assert(sizeof(struct pslot) == 8, "one load reads a slot");
+
+struct pqueue;
+
+struct pblock {
+    /* constant after publication */
+    uintptr_t start;
+    pte_t *table;
+    struct pslot *slots; /* BLOCK_PAGES, one page */
+    struct vm_area *area;
+    struct pqueue *owner;
+    /* owner, every operation */
+    uint16_t run_start __cacheline;
+    uint16_t cursor, limit;
+    uint16_t free; /* pages, those of the current run that are taken already included */
+    uint16_t pending_pages, waiting_pages;
+    uint8_t state;
+    uint64_t stamp;
+    struct list_head link;
+    /* owner; read by lookups */
+    uint64_t starts[BITMAP_WORDS(BLOCK_PAGES)] __cacheline;
+    /* owner, every free and every recycling */
+    uint64_t pending[BITMAP_WORDS(BLOCK_PAGES)] __cacheline;
+    uint64_t waiting[BITMAP_WORDS(BLOCK_PAGES)];
+    uint64_t used[BITMAP_WORDS(BLOCK_PAGES)]; /* but not yet the current run */
+    /* others */
+    uint64_t remote[BITMAP_WORDS(BLOCK_PAGES)] __cacheline; /* first slots of what they freed */
+    struct pblock *remote_next;
+    uint32_t remote_queued;
+};
+_Static_assert(offsetof(struct pblock, remote) % CACHE_LINE == 0, "remote frees on their own lines");
+_Static_assert(offsetof(struct pblock, starts) % CACHE_LINE == 0, "lookups read one line");
+
+/* One owner: a CPU's task context, or its interrupt handlers. */
+struct pqueue {
+    struct pblock *active;
+    struct list_head partial, empty, dirty, waiting;
+    uint64_t last_stamp, stamped_pages, advanced_at;
+    uint32_t waiting_blocks, empty_blocks, blocks, cpu;
+    /* others */
+    struct pblock *remote __cacheline;
+};
+struct pqueues {
+    struct pqueue context[2]; /* [1]: interrupt handlers */
+};
+DECLARE_PER_CPU(struct pqueues, vmap_pqueues);
+
+void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
+                      pgprot_t prot);
+void pblock_free_remote(struct pblock *b, unsigned slot);
+void pblock_drain(struct pqueue *q);
+
+/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each. */
+unsigned pblock_keep_empty(void);
+
+static inline struct pslot pslot_read(const struct pslot *p)
+{
+    union {
+        uint64_t word;
+        struct pslot slot;
+    } u = {.word = READ_ONCE(*(const uint64_t *)p)};
+
+    return u.slot;
+}
+static inline void pslot_write(struct pslot *p, struct pslot v)
+{
+    union {
+        struct pslot slot;
+        uint64_t word;
+    } u = {.slot = v};
+
+    WRITE_ONCE(*(uint64_t *)p, u.word);
+}
+/* By others than the owner: of two frees of one mapping, one gets it. */
+static inline bool pslot_claim_remote(struct pslot *p, struct pslot was)
+{
+    union {
+        struct pslot slot;
+        uint64_t word;
+    } old = {.slot = was}, dead = {.slot = was};
+
+    dead.slot.kind = VM_KIND_NONE;
+    return ATOMIC_CAS(*(uint64_t *)p, &old.word, dead.word);
+}
+static inline void *pslot_caller(struct pslot d)
+{
+    return (void *)((intptr_t)vmalloc + d.caller);
+}
+
+/* Takes [at, at + span) of the current run, which begins there or before. Whole before it can be found: entries, then the
+ * description, then the start bit. */
+static __always_inline void *pblock_take(struct pblock *b, unsigned at, struct page *const *pages,
+                                         unsigned count, struct pslot slot, pgprot_t prot)
+{
+    b->cursor = (uint16_t)(at + slot.span);
+    ptmap_table_map(b->table, at, pages, count, prot);
+    pslot_write(&b->slots[at], slot);
+    STORE_RELEASE(b->starts[at / 64], b->starts[at / 64] | 1ULL << (at % 64));
+    return (void *)(b->start + at * PAGE_SIZE);
+}
+
+/* The owner's: [slot, slot + span) was freed. */
+static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b, unsigned slot,
+                                             unsigned span)
+{
+    unsigned shift = slot % 64;
+
+    if (likely(shift + span <= 63))
+        b->pending[slot / 64] |= ((1ULL << span) - 1) << shift;
+    else
+        bitmap_set(b->pending, slot, span);
+    b->pending_pages += (uint16_t)span;
+    if (unlikely(b->state == PBLOCK_FULL)) {
+        list_add_tail(&b->link, &q->dirty);
+        b->state = PBLOCK_DIRTY;
+    }
+}
+
+static inline struct pqueue *pqueue_mine(void)
+{
+    return &this_cpu_ptr(&vmap_pqueues)->context[in_irq()];
+}
+
+/* Takes slots for `count` pages, maps them and describes them. align in pages, a power of two. NULL: no
+ * addresses or no memory. */
+static __always_inline void *pblock_map(struct page *const *pages, unsigned count, unsigned align,
+                                        struct pslot slot, pgprot_t prot)
+{
+    struct pblock *b = pqueue_mine()->active;
+    unsigned at = b->cursor;
+
+    if (likely(align == 1 && at + slot.span <= b->limit))
+        return pblock_take(b, at, pages, count, slot, prot);
+    return pblock_map_slow(pages, count, align, slot, prot);
+}
+
+/* Finds the mapping that starts at addr and makes it the caller's to unmap. `kinds` is a bit mask of enum
+ * vm_kind; count 0: any. */
+static __always_inline enum pblock_result pblock_claim(uintptr_t addr, unsigned kinds,
+                                                       unsigned count, struct pblock **block,
+                                                       struct pslot *slot)
+{
+    unsigned at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
+    enum pblock_result result = PBLOCK_BAD;
+    uintptr_t entry;
+    struct pblock *b;
+    struct pslot d;
+
+    tlb_gen_read_begin();
+    entry = table_lookup(addr);
+    if (unlikely(!entry || entry & TABLE_AREA)) {
+        tlb_gen_read_end();
+        return PBLOCK_NOT_ONE;
+    }
+    b = (struct pblock *)entry;
+    d = pslot_read(&b->slots[at]);
+    if (likely(IS_ALIGNED(addr, PAGE_SIZE) && (kinds >> d.kind & 1) &&
+               (!count || d.pages == count))) {
+        if (likely(b->owner == pqueue_mine())) {
+            WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+            result = PBLOCK_OK;
+        } else if (pslot_claim_remote(&b->slots[at], d)) {
+            result = PBLOCK_OK;
+        }
+    }
+    tlb_gen_read_end();
+    *block = b;
+    *slot = d;
+    return result;
+}
+
+/* The entries of a claimed mapping are cleared: its slots wait for their generation. */
+static __always_inline void pblock_give(struct pblock *b, uintptr_t addr, unsigned span)
+{
+    unsigned at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
+    struct pqueue *q = pqueue_mine();
+
+    if (likely(b->owner == q))
+        pblock_note_free(q, b, at, span);
+    else
+        pblock_free_remote(b, at);
+}
+
+#endif
