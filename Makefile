@@ -35,7 +35,7 @@ PYTHON = $(eval PYTHON := $(shell for p in /usr/bin/python3 python3; do \
     "$$p" -c 'import pytest' 2>/dev/null && { echo "$$p"; exit; }; done; \
     command -v /usr/bin/python3 || echo python3))$(PYTHON)
 
-# ---- the kernel -------------------------------------------------------------------------------------
+# ---- the kernel ----
 
 KERNEL_DIRS := arch/x86_64 mm lib boot boot/pvh tests/kernel
 KERNEL_SRC  := $(foreach d,$(KERNEL_DIRS),$(sort $(wildcard $(d)/*.c) $(wildcard $(d)/*.asm)))
@@ -45,7 +45,8 @@ INCLUDES := -I. -Iarch/x86_64/include
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
             -Werror=implicit-function-declaration \
             -Wframe-larger-than=2048 $(if $(filter 1,$(WERROR)),-Werror)
-DEFINES  := $(if $(filter 1 2,$(DEBUG)),-DCONFIG_DEBUG) $(if $(filter 2,$(DEBUG)),-DCONFIG_DEBUG_FULL)
+DEFINES  := $(if $(filter 1 2,$(DEBUG)),-DCONFIG_DEBUG) \
+            $(if $(filter 2,$(DEBUG)),-DCONFIG_DEBUG_FULL)
 COMMON   := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-strict-aliasing -fno-stack-protector \
             -fcf-protection=none -fno-asynchronous-unwind-tables -fno-unwind-tables -mno-red-zone \
             -mgeneral-regs-only -fno-omit-frame-pointer -ffile-prefix-map=$(CURDIR)=. -MMD -MP
@@ -81,8 +82,8 @@ $(O)/obj/%.asm.o: %.asm $(O)/flags | need-build
 $(O)/version.c: FORCE
 	$(Q)mkdir -p $(O)
 	$(Q)b=$$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown); \
-	    printf '#include "boot/version.h"\nconst char metalmap_version[] = "%s";\nconst char metalmap_build[] = "%s";\n' \
-	    '$(VERSION)' "$$b" > $@.new
+	    printf '%s\n' '#include "boot/version.h"' 'const char metalmap_version[] = "$(VERSION)";' \
+	    "const char metalmap_build[] = \"$$b\";" > $@.new
 	$(Q)cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(O)/obj/version.c.o: $(O)/version.c $(O)/flags | need-build
@@ -90,8 +91,8 @@ $(O)/obj/version.c.o: $(O)/version.c $(O)/flags | need-build
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(KERNEL_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-# Linked twice: the symbol table of the first link goes into the second one, behind all code, so that
-# code keeps its addresses; that this held is checked.
+# Linked twice: the symbol table of the first link goes into the second one, behind all code, so
+# that code keeps its addresses; that this held is checked.
 link-kernel = $(LD) $(KERNEL_LDFLAGS) $(LDFLAGS) -T linker.ld $(KERNEL_OBJ) $(1) -o $@
 symbols-of  = $(NM) -n $(1) | $(AWK) -f tools/ksyms.awk
 
@@ -112,13 +113,13 @@ $(O)/kernel.elf: $(O)/ksyms1.o $(O)/kernel.stage1.elf
 	$(call say,LD,$@)
 	$(Q)$(call link-kernel,$(O)/ksyms1.o)
 	$(Q)$(call symbols-of,$@) | cmp -s - $(O)/ksyms1.S || \
-	    { echo "$@: code moved between the two links; the symbol table would be wrong" >&2; rm -f $@; exit 1; }
+	    { echo "$@: code moved between the two links: the symbol table is wrong" >&2; exit 1; }
 
-# ---- the UEFI program -------------------------------------------------------------------------------
+# ---- the UEFI program ----
 
 include boot/efi/efi.mk
 
-# ---- run --------------------------------------------------------------------------------------------
+# ---- run ----
 
 SMP       := 64
 MEM       := 2G
@@ -147,16 +148,18 @@ usb: $(O)/metalmap.img ## build/metalmap.img: a USB stick's image, to be copied 
 
 $(O)/metalmap.img: $(O)/BOOTX64.EFI tools/mkimage $(wildcard metalmap.cfg) | need-image
 	$(call say,IMAGE,$@)
-	$(Q)$(PYTHON) tools/mkimage --efi $(O)/BOOTX64.EFI $(addprefix --config ,$(wildcard metalmap.cfg)) $@
+	$(Q)$(PYTHON) tools/mkimage --efi $(O)/BOOTX64.EFI \
+	    $(addprefix --config ,$(wildcard metalmap.cfg)) $@
 
 bench: ## exact instruction counts: one CPU, PVH, QEMU's -icount
 	$(Q)$(MAKE) run BOOT=pvh SMP=1 ICOUNT=1
 
-# ---- tests ------------------------------------------------------------------------------------------
+# ---- tests ----
 
 test: test-host test-qemu ## all tests that a change must pass
 
-# test-host, tsan and fuzz come from tests/host/host.mk; test-qemu and test-full from tests/qemu/qemu.mk.
+# test-host, tsan and fuzz come from tests/host/host.mk, test-qemu and test-full from
+# tests/qemu/qemu.mk.
 BUILD = $(O)
 -include tests/host/host.mk
 -include tests/host/boot.mk
@@ -174,7 +177,7 @@ endif
 check: $(O)/kernel.elf $(O)/BOOTX64.EFI ## formatting, and what the built files must look like
 	$(Q)sh tools/check $(O)
 
-# ---- set-up -----------------------------------------------------------------------------------------
+# ---- set-up ----
 
 # `make deps run` in one go: nothing may start before the packages are there, and nothing in these
 # Makefiles may ask the compiler or look for files as it is read.
@@ -193,7 +196,8 @@ help: ## this list
 	@echo 'Variables: see the head of the Makefile; ARGS takes the options of docs/OPTIONS.md.'
 
 # $(call need,command,package): stop with the package's name if a command is not there.
-need = command -v $(1) >/dev/null || { echo "metalmap: '$(1)' is missing: install the package $(2) (make deps)" >&2; exit 1; }
+need = command -v $(1) >/dev/null || { \
+    echo "metalmap: '$(1)' is missing: install the package $(2) (make deps)" >&2; exit 1; }
 
 need-build:
 	@$(call need,$(CC),$(notdir $(firstword $(CC))))

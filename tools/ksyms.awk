@@ -1,7 +1,7 @@
 # ksyms.awk: the output of `nm -n kernel` to the assembler source of ksym_table, ksym_count and
 # ksym_names (arch/symbols.h). Of several names at one address a global one is kept.
 # NASM's local labels (label.local) are left out; gcc's and clang's clones (f.cold) stay.
-# Only the low 32 bits of addresses are used: the image is far smaller, and awk's numbers are doubles.
+# Only the low 32 bits of addresses are used: the image is far smaller, awk's numbers are doubles.
 
 function hex32(s,    i, v) {
     v = 0

@@ -17,8 +17,8 @@ Variables come from the environment (the Makefile exports its own) or from the c
   DRY      1: print the command and do nothing
   O        the build directory
 
-Exit status: 0 pass, 1 fail, 2 wrong usage, 3 skip, 4 error, 5 panic, 6 crash (no RESULT line, or one
-that does not fit the exit status), 7 timeout. Tests import run(), Config and Result.
+Exit status: 0 pass, 1 fail, 2 wrong usage, 3 skip, 4 error, 5 panic, 6 crash (no RESULT line, or
+one that does not fit QEMU's status), 7 timeout. Tests import run(), Config and Result.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ class UsageError(Exception):
 
 @dataclasses.dataclass
 class Config:
-    """One run. The defaults are those of `make run`; sizes are QEMU's strings, times are seconds."""
+    """One run. Defaults are those of `make run`; sizes are QEMU's strings, times are seconds."""
 
     smp: str = "64"
     mem: str = "2G"
@@ -75,7 +75,8 @@ class Config:
     silence: float = 30  # between two pieces of output, once the banner was there
     qemu: str = "qemu-system-x86_64"
     qemu_args: list = dataclasses.field(default_factory=list)
-    serial: tuple = ("stdio",)  # QEMU's -serial for com1, com2, …; no stdio at all: status judges alone
+    # QEMU's -serial for com1, com2, ...; no stdio among them: the status judges alone
+    serial: tuple = ("stdio",)
     build: str = "build"
     ovmf_code: str = ""
     ovmf_vars: str = ""
@@ -115,8 +116,9 @@ class Result:
 
 @functools.lru_cache(maxsize=None)
 def kvm_usable(qemu, machine, cpu):
-    """True if QEMU can make this machine with KVM. A /dev/kvm alone does not say: it may be forbidden, be
-    KVM without the CPU's virtualisation (which cannot run firmware), or refuse what -cpu max asks for."""
+    """True if QEMU can make this machine with KVM. A /dev/kvm alone does not say: it may be
+    forbidden, be KVM without the CPU's virtualisation (which cannot run firmware), or refuse what
+    -cpu max asks for."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     try:
@@ -125,8 +127,8 @@ def kvm_usable(qemu, machine, cpu):
                 return False
     except OSError:
         return False
-    probe = [qemu, "-machine", machine, "-accel", "kvm", "-cpu", cpu, "-S", "-nodefaults", "-display",
-             "none", "-serial", "none", "-monitor", "stdio"]
+    probe = [qemu, "-machine", machine, "-accel", "kvm", "-cpu", cpu, "-S", "-nodefaults",
+             "-display", "none", "-serial", "none", "-monitor", "stdio"]
     try:
         done = subprocess.run(probe, input=b"quit\n", stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, timeout=20, check=False)
@@ -203,7 +205,8 @@ def command_line(config, work):
             raise UsageError("ICOUNT=1 needs the emulator: ACCEL=tcg")
         accel = "tcg"
     if not shutil.which(config.qemu):
-        raise UsageError(f"'{config.qemu}' is missing: install the package qemu-system-x86 (make deps)")
+        raise UsageError(f"'{config.qemu}' is missing: install the package qemu-system-x86 "
+                         "(make deps)")
     if accel == "auto":
         accel = "kvm" if kvm_usable(config.qemu, config.machine, config.cpu) else "tcg"
     machine = config.machine
@@ -291,8 +294,8 @@ class Watch:
 
 
 def judge(status, result, expired, stderr, mute=False):
-    """(verdict, reason) from QEMU's status, the RESULT line and a limit that passed. mute: there is no
-    line that could be heard."""
+    """(verdict, reason) from QEMU's status, the RESULT line and a limit that passed. mute: there is
+    no line that could be heard."""
     by_status = STATUS_VERDICT.get(status)
     if expired:
         return "timeout", expired
@@ -326,7 +329,7 @@ def follow(process, watch, raw):
 
 
 def run(config, on_line=None):
-    """Boots by config and waits for the end. on_line(text) gets each line from the banner on, at once.
+    """Boots by config and waits for the end. on_line(text) gets each line from the banner on.
 
     Never raises for what the machine does; UsageError if it cannot be started at all.
     """

@@ -13,7 +13,7 @@ kernel_elf:
         incbin  KERNEL_ELF
 kernel_elf_end:
 
-; Absolute addresses, which somebody has to relocate: GNU-EFI's start code, when it finds the relocations.
+; Absolute addresses, which somebody has to relocate: GNU-EFI's start code, if it finds them.
 section .data
         align   8
 relocated_code: dq call_relocated

@@ -1,7 +1,7 @@
 ; start.asm: the PVH entry (xen/include/public/arch-x86/hvm/start_info.h, "PVH boot ABI").
 ;
-; The loader has put the image at its load addresses (p_paddr) and enters pvh_start in 32-bit protected
-; mode with flat segments, paging and interrupts off and EBX = physical address of hvm_start_info.
+; The loader has put the image at its load addresses (p_paddr) and enters pvh_start in 32-bit
+; protected mode with flat segments, paging and interrupts off, EBX = address of hvm_start_info.
 ; From here to long mode everything is addressed physically: PHYS(x) = x - KERNEL_BASE.
 
 %define KERNEL_BASE  0xffffffff80000000
