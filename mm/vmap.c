@@ -216,10 +216,19 @@ static bool all_given_back(void)
     return ok;
 }
 
+static void quiesce_this(void *arg)
+{
+    (void)arg;
+    vmap_quiesce();
+}
+
 bool vmap_exit(void)
 {
+    unsigned cpu;
     bool ok;
 
+    for_each_cpu (cpu)
+        smp_call(cpu, quiesce_this, NULL); /* each has blocks of its own */
     vmap_quiesce();
     ok = vmap_selfcheck();
     WRITE_ONCE(vmap_up, 0);

@@ -94,6 +94,7 @@ bool vmap_selfcheck(void)
     ok = block_check() && ok;
     if (vmap_config.blocks_all)
         ok = pblock_check() && ok;
+    sums.lazy_bytes += purge_waiting_bytes();
     total = free_bytes + sums.busy_bytes + sums.lazy_bytes + sums.pool_bytes;
     if (total != vmap_end - vmap_start) {
         kprintf("# selfcheck: free %lu + busy %lu + lazy %lu + pooled %lu != range %lu\n",

@@ -227,6 +227,8 @@ bool purge_everything(void);           /* addresses are short; true if something
 void purge_reclaim_tables(void);       /* empty table pages go back */
 void purge_reclaim_tables_if_many(void);
 uint64_t purge_lazy_pages(void);
+/* Bytes whose generation has not passed; for selfcheck, nobody purges. */
+uint64_t purge_waiting_bytes(void);
 uint64_t purge_lazy_limit(void);
 uint64_t purge_count(void);
 void purge_init(void);

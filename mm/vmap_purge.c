@@ -143,9 +143,29 @@ static void take_pending(struct vmap_flush *f)
     spin_unlock_irqrestore(&purge.pending_lock, flags);
 }
 
+static uint64_t list_pages(struct list_head *list, uint64_t *areas)
+{
+    uint64_t pages = 0;
+    struct vm_area *a;
+
+    list_for_each_entry(a, list, list)
+    {
+        pages += (a->end - a->start) >> PAGE_SHIFT;
+        ++*areas;
+    }
+    return pages;
+}
+
 uint64_t purge_lazy_pages(void)
 {
     return READ_ONCE(purge.lazy_pages);
+}
+
+uint64_t purge_waiting_bytes(void)
+{
+    uint64_t areas = 0;
+
+    return list_pages(&purge.waiting, &areas) << PAGE_SHIFT;
 }
 
 uint64_t purge_lazy_limit(void)
@@ -158,19 +178,6 @@ uint64_t purge_lazy_limit(void)
 uint64_t purge_count(void)
 {
     return READ_ONCE(purge.purges);
-}
-
-static uint64_t list_pages(struct list_head *list, uint64_t *areas)
-{
-    uint64_t pages = 0;
-    struct vm_area *a;
-
-    list_for_each_entry(a, list, list)
-    {
-        pages += (a->end - a->start) >> PAGE_SHIFT;
-        ++*areas;
-    }
-    return pages;
 }
 
 /* The flush is done: what the areas kept for it goes back, then the addresses. */

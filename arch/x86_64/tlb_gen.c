@@ -20,6 +20,7 @@
 struct tlb_gen_now tlb_gen;
 DEFINE_PER_CPU(struct tlb_gen_cpu, tlb_gen_cpu);
 DEFINE_PER_CPU(uint64_t, tlb_gen_readers);
+DEFINE_PER_CPU(uint64_t, tlb_gen_owed);
 
 /* The highest stamp that somebody saw pass; only grows. */
 static struct {
@@ -37,9 +38,13 @@ void tlb_gen_catch_up(void)
     unsigned long flags;
     uint64_t now;
 
-    if (PERCPU_READ_(tlb_gen_readers))
-        return; /* an interrupt came over a read section: the next safe point is soon enough */
     flags = irq_save();
+    if (PERCPU_READ_(tlb_gen_readers)) {
+        *this_cpu_ptr(&tlb_gen_owed) = 1;
+        irq_restore(flags);
+        return;
+    }
+    *this_cpu_ptr(&tlb_gen_owed) = 0;
     now = LOAD_ACQUIRE(tlb_gen.now);
     /* The generation is read before the flush: what was cleared for it is dropped by the flush (case E13). */
     tlb_flush_local_all();
@@ -59,8 +64,11 @@ void tlb_gen_advance(uint64_t stamp)
 
     if (READ_ONCE(tlb_gen.now) >= stamp)
         return;
-    if (ATOMIC_CAS(tlb_gen.now, &before, stamp))
-        this_cpu_inc(begun_count);
+    if (!ATOMIC_CAS(tlb_gen.now, &before, stamp))
+        return;
+    this_cpu_inc(begun_count);
+    if (unlikely(tlb_trace))
+        tlb_trace(0, UINTPTR_MAX, true);
 }
 
 static bool look_at_all(uint64_t stamp, bool halted_count)

@@ -27,6 +27,10 @@ struct tlb_gen_cpu {
 DECLARE_PER_CPU(struct tlb_gen_cpu, tlb_gen_cpu);
 /* Read sections that this CPU is in, handlers included; nobody else looks. */
 DECLARE_PER_CPU(uint64_t, tlb_gen_readers);
+/* An interrupt came over a read section and could not publish: its end does. */
+DECLARE_PER_CPU(uint64_t, tlb_gen_owed);
+
+void tlb_gen_catch_up(void);
 
 /* Between the two nothing that was found by its address goes away: this CPU publishes no generation. No wait, no
  * store that another CPU reads; any context, NMI too; nests. */
@@ -39,12 +43,12 @@ static inline void tlb_gen_read_end(void)
 {
     barrier();
     this_cpu_add(tlb_gen_readers, -1L);
+    if (unlikely(PERCPU_READ_(tlb_gen_owed)) && !in_nmi())
+        tlb_gen_catch_up();
 }
 
-void tlb_gen_catch_up(void);
-
 /* A safe point: flushes and publishes if a generation has begun that this CPU has not flushed. Two loads when
- * not. Any context; inside a read section it does nothing. */
+ * not. Any context but NMI; inside a read section it is put off to its end. */
 static inline void tlb_gen_check(void)
 {
     if (unlikely(PERCPU_READ_(tlb_gen_cpu.seen) != READ_ONCE(tlb_gen.now)))
