@@ -36,7 +36,7 @@ KTEST(flush_ranges, "E9: flushes cover exactly what was unmapped")
     kt_quiesce();
     if (!kt_pages_get(&pages, PAGES_MAX, 1))
         return;
-    for (uint64_t i = 0; i < kt_scaled(48); i++) {
+    for (uint64_t i = 0; i < kt_scaled_flushes(48); i++) {
         unsigned n = (unsigned)rng_range(&rng, 1, PAGES_MAX), kind = i % 3;
         char *p = kind == 0   ? vmalloc(n * PAGE_SIZE)
                   : kind == 1 ? vmap(pages.page, n, 0, PAGE_KERNEL)

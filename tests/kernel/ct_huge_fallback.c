@@ -135,7 +135,7 @@ static void walk_until_stopped(void *arg)
 KTEST(huge_over_small, "D3: a 2 MiB leaf over an old page table, while others walk it")
 {
     unsigned cpu = kt_other_cpu();
-    uint64_t same = 0, rounds = kt_scaled(32);
+    uint64_t same = 0, rounds = kt_scaled_flushes(32);
 
     kt_quiesce();
     walk.stop = 0;

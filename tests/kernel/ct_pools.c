@@ -69,7 +69,7 @@ KTEST(pool_race, "C3: pools are drained and refilled by several CPUs at once")
         race.pages[i] = page;
     for (unsigned i = 1; i <= others; i++)
         kt_start(i, disturb, NULL);
-    for (uint64_t i = 0; i < kt_scaled(100); i++) {
+    for (uint64_t i = 0; i < kt_scaled_flushes(100); i++) {
         vunmap(vmap(race.pages, 1 + i % SIZES_MAX, 0, PAGE_KERNEL));
         vmap_force_purge();
         if (i % 16 == 0)

@@ -147,7 +147,7 @@ static void make_blocks(struct kt_pages *pages)
 {
     void *m[KT_BLOCK_PAGES / KT_BLOCK_ALLOC];
 
-    for (uint64_t i = 0; i < kt_scaled(100); i++) {
+    for (uint64_t i = 0; i < kt_scaled_flushes(100); i++) {
         for (unsigned j = 0; j < ARRAY_SIZE(m); j++) {
             m[j] = vm_map_ram(pages->page, KT_BLOCK_ALLOC, VM_ANY_NODE);
             KT_ASSERT(m[j]);

@@ -15,7 +15,7 @@
 #include <arch/spinlock.h>
 
 #define FLUSHERS_MAX 4
-#define REUSE_TRIES  4096
+#define REUSE_TRIES  1024
 
 struct probe {
     const void *addr;
@@ -103,7 +103,8 @@ static void *map_at(void *want, struct page *page)
         if (n == ARRAY_SIZE(got)) {
             while (n)
                 vunmap(got[--n]);
-            vmap_force_purge();
+            /* Pools hand out what was freed last, so they are emptied too. */
+            vmap_quiesce();
         }
     }
     while (n)
@@ -119,7 +120,7 @@ KTEST(reuse_needs_flush, "a freed address comes back only after every CPU has dr
     kt_quiesce();
     if (!kt_pages_get(&pages, 2, 6))
         return;
-    for (uint64_t i = 0; i < kt_scaled(8) + 1; i++) {
+    for (uint64_t i = 0; i < kt_scaled_flushes(8); i++) {
         void *p = vmap(&pages.page[0], 1, 0, PAGE_KERNEL), *q;
         uint64_t value = 0;
 
@@ -145,7 +146,7 @@ static void flush_masked(void *arg)
 {
     struct page *page = arg;
 
-    for (uint64_t i = 0; i < kt_scaled(200); i++) {
+    for (uint64_t i = 0; i < kt_scaled_flushes(200); i++) {
         unsigned long flags = irq_save();
         void *a = vmap(&page, 1, 0, PAGE_KERNEL), *b = vm_map_ram(&page, 1, VM_ANY_NODE);
 

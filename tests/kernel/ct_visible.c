@@ -44,7 +44,7 @@ static void look_until_stopped(void *arg)
 
 KTEST(half_built, "F6: no lookup sees an area half made")
 {
-    uint64_t same = 0, rounds = kt_scaled(200);
+    uint64_t same = 0, rounds = kt_scaled_flushes(200);
 
     if (kt_cpus() == 1)
         KT_SKIP("one CPU");

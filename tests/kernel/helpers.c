@@ -18,6 +18,11 @@ unsigned kt_other_cpu(void)
     return kt_cpus() > 1 ? 1 : 0;
 }
 
+uint64_t kt_scaled_flushes(uint64_t quick)
+{
+    return MAX(kt_scaled(quick) / (1 + kt_cpus() / 16), 4UL);
+}
+
 struct remote_read {
     const void *addr;
     uint64_t *value;

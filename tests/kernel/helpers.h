@@ -18,6 +18,9 @@
 /* A CPU that is not the own one, if there is one. */
 unsigned kt_other_cpu(void);
 
+/* kt_scaled for loops that flush: each flush interrupts every CPU, so fewer with many of them. */
+uint64_t kt_scaled_flushes(uint64_t quick);
+
 /* Reads 8 bytes on another CPU; false if that faulted. */
 bool kt_read_on(unsigned cpu, const void *addr, uint64_t *value);
 

@@ -3,16 +3,14 @@
  * CPUs. One worker; each operation maps a page, writes to it, and unmaps it first, which is small beside
  * the flush.
  */
-#include "mm/page_alloc.h"
-#include "mm/vmalloc.h"
-#include "tests/kernel/ktest.h"
+#include "tests/kernel/helpers.h"
 
 #define QUICK_LOOPS 100
 
 static uint64_t loops(uint64_t asked, unsigned workers)
 {
     (void)workers;
-    return MIN(asked, MAX(kt_scaled(QUICK_LOOPS), 10UL));
+    return MIN(asked, kt_scaled_flushes(QUICK_LOOPS));
 }
 
 static bool setup(struct kbench_worker *w)
