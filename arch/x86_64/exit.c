@@ -24,7 +24,7 @@ static struct {
 } s5;
 static uint16_t reset_port;
 static uint8_t reset_value;
-static enum kernel_end end_kind = KERNEL_END_HALT;
+static enum kernel_end end_kind = KERNEL_END_AUTO;
 
 void machine_set_s5(uint16_t pm1a_cnt, uint16_t pm1b_cnt, uint8_t slp_typa, uint8_t slp_typb)
 {
@@ -102,7 +102,7 @@ void kernel_end(enum kernel_end how)
 {
     irq_disable();
     serial_drain();
-    if (how == KERNEL_END_POWEROFF)
+    if (how == KERNEL_END_POWEROFF || (how == KERNEL_END_AUTO && cpu_features.hypervisor_present))
         power_off();
     else if (how == KERNEL_END_REBOOT)
         reboot();
