@@ -111,7 +111,7 @@ MACHINES = [
 
 OPTIONS = [
     Row("maxcpus", smp="4", options=f"{SHORT} maxcpus=2", cpus=2, lines=(r"^# smp: using 2 of 4 CPUs",)),
-    Row("small-vmalloc", options=f"{ALL} vmalloc=64M"),
+    Row("small-vmalloc", options=f"{SHORT},exhaust,align_shift_alloc_test vmalloc=32M"),
     Row("bad-key", options="desing=2024", verdict="error",
         lines=(r"^# error: .*desing.*did you mean 'design'",)),
     Row("bad-value", options="profile=fast", verdict="error",
@@ -221,6 +221,7 @@ FULL_REST = [
     Row("linux-order", smp="4", options="profile=smoke run_test_mask=8191 sequential_test_order=off"),
     Row("large-vmalloc", options=f"{SHORT} vmalloc=32T"),
     Row("tiny-vmalloc", smp="8", options=f"{SHORT} vmalloc=16M"),
+    Row("4g-vmalloc", smp="4", options=f"{ALL} vmalloc=4G"),
     Row("no-lm", cpu="qemu64,-lm", verdict="error"),
 ]
 

@@ -12,9 +12,11 @@ import run
 
 def explain(why, result):
     """One text with all that is needed to look into it."""
-    tail = "\n".join("    " + line for line in result.log.splitlines()[-12:])
-    return (f"{why}\n  run: {result.verdict}: {result.reason}, {result.seconds:.1f} s\n"
-            f"  log: {result.log_path}\n{tail}\n  command: {shlex.join(result.command)}")
+    lines = result.log.splitlines()
+    failed = [pair for pair in zip(lines, lines[1:]) if pair[0].startswith("not ok ")]
+    shown = [line for pair in failed for line in pair] + lines[-12:]
+    return "\n    ".join([why, f"run: {result.verdict}: {result.reason}, {result.seconds:.1f} s",
+                          f"log: {result.log_path}", *shown, f"command: {shlex.join(result.command)}"])
 
 
 def require(true, why, result):
