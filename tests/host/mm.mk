@@ -36,3 +36,4 @@ $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
 $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
 $(eval $(call sim_test,mm_free_test,tests/host/mm_free_test.c))
 TSAN_TESTS += mm_free_test
+$(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
