@@ -10,6 +10,7 @@
 #define HEADER_SIZE  36
 #define RSDP_V1_SIZE 20
 #define RSDP_V2_SIZE 36
+#define RSDP_MAX     4096
 
 static void complain(const struct acpi_reader *r, const char *what, const char *sig, phys_addr_t pa)
 {
@@ -40,7 +41,7 @@ bool acpi_table_sound(const void *table, size_t size, size_t min)
 /* Any signature; says what is wrong. */
 static const uint8_t *map_table(const struct acpi_reader *r, phys_addr_t pa, uint32_t *len)
 {
-    const uint8_t *t = pa ? r->map(pa, HEADER_SIZE) : NULL;
+    const uint8_t *t = pa ? r->map(pa, HEADER_SIZE) : NULL, *whole;
 
     if (!t) {
         complain(r, "out of reach", "????", pa);
@@ -51,15 +52,14 @@ static const uint8_t *map_table(const struct acpi_reader *r, phys_addr_t pa, uin
         complain(r, "impossible length", (const char *)t, pa);
         return NULL;
     }
-    if (!r->map(pa, *len)) {
+    whole = r->map(pa, *len);
+    if (!whole)
         complain(r, "out of reach", (const char *)t, pa);
-        return NULL;
-    }
-    if (!sum_is_zero(t, *len)) {
+    else if (!sum_is_zero(whole, *len))
         complain(r, "bad checksum", (const char *)t, pa);
-        return NULL;
-    }
-    return t;
+    else
+        return whole;
+    return NULL;
 }
 
 const uint8_t *acpi_table_at(const struct acpi_reader *r, phys_addr_t pa, const char *sig,
@@ -86,6 +86,19 @@ static bool open_root(struct acpi_reader *r, phys_addr_t pa, const char *sig, ui
     return true;
 }
 
+/* Revision 2 and up: the RSDP is longer and has a second checksum over all of it. */
+static bool open_xsdt(struct acpi_reader *r, phys_addr_t rsdp)
+{
+    const uint8_t *p = r->map(rsdp, RSDP_V2_SIZE);
+    uint32_t len = p ? bytes_u32(p, 20) : 0;
+
+    if (len < RSDP_V2_SIZE || len > RSDP_MAX || !(p = r->map(rsdp, len)) || !sum_is_zero(p, len)) {
+        complain(r, "bad extended checksum", "RSDP", rsdp);
+        return false;
+    }
+    return open_root(r, bytes_u64(p, 24), "XSDT", 8);
+}
+
 err_t acpi_open(struct acpi_reader *r, phys_addr_t rsdp)
 {
     const uint8_t *p = rsdp ? r->map(rsdp, RSDP_V1_SIZE) : NULL;
@@ -96,32 +109,26 @@ err_t acpi_open(struct acpi_reader *r, phys_addr_t rsdp)
         complain(r, "not usable", "RSDP", rsdp);
         return ERR_NOENT;
     }
-    if (p[15] >= 2 && r->map(rsdp, RSDP_V2_SIZE)) {
-        uint32_t len = bytes_u32(p, 20);
-
-        if (len < RSDP_V2_SIZE || len > 4096 || !r->map(rsdp, len) || !sum_is_zero(p, len))
-            complain(r, "bad extended checksum", "RSDP", rsdp);
-        else if (open_root(r, bytes_u64(p, 24), "XSDT", 8))
-            return OK;
-    }
+    if (p[15] >= 2 && open_xsdt(r, rsdp))
+        return OK;
     return open_root(r, bytes_u32(p, 16), "RSDT", 4) ? OK : ERR_NOENT;
 }
 
 const uint8_t *acpi_find(const struct acpi_reader *r, const char *sig, unsigned instance,
                          uint32_t *len)
 {
-    const uint8_t *root = r->root ? r->map(r->root, HEADER_SIZE) : NULL;
-    uint32_t i;
+    size_t size = HEADER_SIZE + (size_t)r->entries * r->entry_size;
+    const uint8_t *root = r->root ? r->map(r->root, size) : NULL;
+    size_t at;
 
-    for (i = 0; root && i < r->entries; i++) {
-        uint32_t at = HEADER_SIZE + i * r->entry_size;
+    for (at = HEADER_SIZE; root && at < size; at += r->entry_size) {
         phys_addr_t pa = r->entry_size == 8 ? bytes_u64(root, at) : bytes_u32(root, at);
         const uint8_t *t = pa ? r->map(pa, HEADER_SIZE) : NULL;
 
-        if (t && memcmp(t, sig, 4) != 0)
+        if (!pa || (t && memcmp(t, sig, 4) != 0))
             continue;
-        /* Tables out of reach could be the one that is looked for: this says so. */
-        t = pa ? map_table(r, pa, len) : NULL;
+        /* A table out of reach could be the one that is looked for: this says so. */
+        t = map_table(r, pa, len);
         if (t && instance-- == 0)
             return t;
     }
