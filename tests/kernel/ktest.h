@@ -173,7 +173,8 @@ void kt_quiesce(void);
 /* Takes the allocator down and builds it again; every area but the permanent ones must be free. */
 struct vmap_config;
 bool kt_rebuild(const struct vmap_config *c);
-bool kt_rebuild_from_nothing(const struct vmap_config *c); /* after vmap_exit() */
+bool kt_vmap_exit(void);
+bool kt_rebuild_from_nothing(const struct vmap_config *c); /* after kt_vmap_exit() */
 /* Stops the heartbeat, so that the test can use the boot CPU's timer, and starts it again. */
 void kt_timer_borrow(void);
 void kt_timer_return(void);

@@ -13,6 +13,7 @@
 #include <arch/clock.h>
 #include <arch/percpu.h>
 #include <arch/smp.h>
+#include <arch/watchdog.h>
 
 static struct ktap ktap;
 
@@ -130,6 +131,18 @@ static void init_cpu(void *arg)
         *worst = ERR_NOMEM;
 }
 
+/* Mostly a wait for other CPUs, which give back what they keep. */
+bool kt_vmap_exit(void)
+{
+    bool ok;
+
+    watchdog_set_busy(false);
+    ok = vmap_exit();
+    watchdog_touch();
+    watchdog_set_busy(true);
+    return ok;
+}
+
 bool kt_rebuild_from_nothing(const struct vmap_config *c)
 {
     err_t worst = OK;
@@ -143,7 +156,7 @@ bool kt_rebuild_from_nothing(const struct vmap_config *c)
 bool kt_rebuild(const struct vmap_config *c)
 {
     kt_quiesce();
-    return vmap_exit() && kt_rebuild_from_nothing(c);
+    return kt_vmap_exit() && kt_rebuild_from_nothing(c);
 }
 
 /* Takes the present design down and builds another one. */
