@@ -21,17 +21,18 @@
 
 #define HEAD0   STATE(PG_HEAD, 0)
 #define LISTED0 STATE(PG_LISTED, 0)
-#define CALLER  __builtin_return_address(0)
 
 struct page_config page_config __cacheline;
 DEFINE_PER_CPU(struct pcp, page_pcp);
 
 static struct inject page_injection;
+struct page_mode page_mode;
 static uint64_t bad_frees, damaged;
 
 void page_alloc_inject(uint64_t after, uint64_t count)
 {
     inject_arm(&page_injection, after, count);
+    WRITE_ONCE(page_mode.inject, count != 0);
 }
 
 /* Debug: filling and checking free pages */
@@ -83,8 +84,8 @@ void page_hand_out(struct page *page, unsigned order)
 
 /* Freeing: checks, and the way from HEAD to LISTED */
 
-static __noinline __cold void report_bad_free(const struct page *page, unsigned order,
-                                              const void *caller)
+/* Tail-called, so that the return address is that of whoever called the allocator. */
+static __noinline __cold void report_bad_free(const struct page *page, unsigned order)
 {
     uint16_t state = page_state(page);
     const char *what = "is not the first page of an allocated block";
@@ -98,12 +99,12 @@ static __noinline __cold void report_bad_free(const struct page *page, unsigned 
         what = "was allocated with another order";
     kprintf_ratelimited("page_alloc: bad free of frame %#llx, order %u by %pS: it %s (order %u, "
                         "mapcount %d)\n",
-                        (unsigned long long)page_to_phys(page), order, caller, what, page->order,
-                        page->mapcount);
+                        (unsigned long long)page_to_phys(page), order, __builtin_return_address(0),
+                        what, page->order, page->mapcount);
 }
 
-/* Takes the page from its owner. False, and a report, if it is not allocated with that order. */
-static __always_inline bool page_take_back(struct page *page, unsigned order, const void *caller)
+/* Takes the page from its owner. False if it is not allocated with that order, or still mapped. */
+static __always_inline bool page_take_back(struct page *page, unsigned order)
 {
 #ifdef CONFIG_DEBUG
     /* Atomic, so that of two CPUs that free the same page at once one is told. */
@@ -112,16 +113,12 @@ static __always_inline bool page_take_back(struct page *page, unsigned order, co
 
     for (unsigned i = 0; i < 1u << order && page_state(page) == expected; i++)
         mapped |= READ_ONCE(page[i].mapcount) != 0;
-    if (mapped || !ATOMIC_CAS(*(page_state_t *)&page->order, &expected, STATE(PG_LISTED, order))) {
-        report_bad_free(page, order, caller);
+    if (mapped || !ATOMIC_CAS(*(page_state_t *)&page->order, &expected, STATE(PG_LISTED, order)))
         return false;
-    }
     page_fill(page, order);
 #else
-    if (unlikely(page_state(page) != STATE(PG_HEAD, order))) {
-        report_bad_free(page, order, caller);
+    if (unlikely(page_state(page) != STATE(PG_HEAD, order)))
         return false;
-    }
     page_set_state(page, STATE(PG_LISTED, order));
 #endif
     return true;
@@ -132,7 +129,7 @@ static __always_inline bool page_take_back(struct page *page, unsigned order, co
 /* False: we are in an interrupt handler that came in the middle of something. */
 static __always_inline bool pcp_enter(struct pcp *pcp)
 {
-    if (unlikely(READ_ONCE(pcp->busy) != 0))
+    if (unlikely(pcp->busy != 0))
         return false;
     WRITE_ONCE(pcp->busy, 1);
     barrier(); /* the list is touched only between the two stores to busy, by this CPU alone */
@@ -143,23 +140,19 @@ static __always_inline void pcp_leave(struct pcp *pcp)
     barrier();
     WRITE_ONCE(pcp->busy, 0);
 }
-static inline unsigned pcp_count(const struct pcp *pcp)
-{
-    return READ_ONCE(pcp->top) - READ_ONCE(pcp->bottom);
-}
 static __always_inline struct page *pcp_pop(struct pcp *pcp)
 {
-    uint32_t top = pcp->top - 1;
+    uint32_t count = pcp->count - 1;
 
-    WRITE_ONCE(pcp->top, top);
-    return pcp->ring[top % PCP_RING];
+    WRITE_ONCE(pcp->count, count);
+    return pcp->stack[count];
 }
 static __always_inline void pcp_push(struct pcp *pcp, struct page *page)
 {
-    uint32_t top = pcp->top;
+    uint32_t count = pcp->count;
 
-    pcp->ring[top % PCP_RING] = page;
-    WRITE_ONCE(pcp->top, top + 1);
+    pcp->stack[count] = page;
+    WRITE_ONCE(pcp->count, count + 1);
 }
 
 /* The list must be empty. Pops will give rising addresses. */
@@ -172,34 +165,32 @@ static void pcp_fill(struct pcp *pcp)
         pcp_push(pcp, batch[--n]);
 }
 
-/* Gives the oldest n pages back, n at most PCP_BATCH. */
+/* Gives the oldest n pages back. */
 static void pcp_give_back(struct pcp *pcp, unsigned n)
 {
-    unsigned at = pcp->bottom % PCP_RING;
-    unsigned first = MIN(n, PCP_RING - at);
+    unsigned left = pcp->count - n;
 
-    zone_put_singles(&pcp->ring[at], first);
-    if (first < n)
-        zone_put_singles(&pcp->ring[0], n - first);
-    WRITE_ONCE(pcp->bottom, pcp->bottom + n);
+    for (unsigned i = 0; i < n; i += PCP_BATCH)
+        zone_put_singles(&pcp->stack[i], MIN(n - i, PCP_BATCH));
+    for (unsigned i = 0; i < left; i++)
+        pcp->stack[i] = pcp->stack[n + i];
+    WRITE_ONCE(pcp->count, left);
 }
 
 void pcp_drain(struct pcp *pcp)
 {
-    unsigned n;
-
-    while ((n = pcp_count(pcp)) != 0)
-        pcp_give_back(pcp, MIN(n, PCP_BATCH));
+    pcp_give_back(pcp, pcp->count);
 }
 
-/* Makes room for one more page. A limit of 0 is new or asks for everything. */
+/* Makes room for one more page. A limit of 0 is new or asks for everything. A quarter at a time, so
+ * that moving the others down stays cheap by the page. */
 static void pcp_make_room(struct pcp *pcp)
 {
     if (READ_ONCE(pcp->limit) == 0) {
         WRITE_ONCE(pcp->limit, page_config.limit);
         pcp_drain(pcp);
     } else {
-        pcp_give_back(pcp, MIN(pcp_count(pcp), page_config.batch));
+        pcp_give_back(pcp, MIN(pcp->count, page_config.limit / 4));
     }
 }
 
@@ -216,11 +207,11 @@ static __cold bool page_relieve(void)
     for_each_cpu (cpu) {
         struct pcp *pcp = per_cpu_ptr(&page_pcp, cpu);
 
-        if (pcp != own && pcp_count(pcp) != 0 && READ_ONCE(pcp->limit) != 0)
+        if (pcp != own && READ_ONCE(pcp->count) != 0 && READ_ONCE(pcp->limit) != 0)
             WRITE_ONCE(pcp->limit, 0); /* partner: READ_ONCE in free_page */
     }
     if (pcp_enter(own)) {
-        got = pcp_count(own) != 0;
+        got = own->count != 0;
         pcp_drain(own);
         pcp_leave(own);
     }
@@ -249,9 +240,9 @@ static __noinline struct page *alloc_page_slow(void)
         return NULL;
     if (unlikely(!pcp_enter(pcp)))
         return block_from_zones(0, pcp->home);
-    if (pcp_count(pcp) == 0)
+    if (pcp->count == 0)
         pcp_fill(pcp);
-    if (likely(pcp_count(pcp) != 0))
+    if (likely(pcp->count != 0))
         page = pcp_pop(pcp);
     pcp_leave(pcp);
     if (likely(page != NULL))
@@ -268,7 +259,7 @@ struct page *alloc_page(void)
 
     if (inject_armed(&page_injection) || unlikely(!pcp_enter(pcp)))
         return alloc_page_slow();
-    if (unlikely(pcp->top == pcp->bottom)) {
+    if (unlikely(pcp->count == 0)) {
         pcp_leave(pcp);
         return alloc_page_slow();
     }
@@ -287,7 +278,7 @@ static __noinline void free_page_slow(struct page *page)
         zone_put_block(page, 0);
         return;
     }
-    if (pcp_count(pcp) >= READ_ONCE(pcp->limit))
+    if (pcp->count >= READ_ONCE(pcp->limit))
         pcp_make_room(pcp);
     pcp_push(pcp, page);
     pcp_leave(pcp);
@@ -297,13 +288,15 @@ void free_page(struct page *page)
 {
     struct pcp *pcp = this_cpu_ptr(&page_pcp);
 
-    if (unlikely(!page_take_back(page, 0, CALLER)))
+    if (unlikely(!page_take_back(page, 0))) {
+        report_bad_free(page, 0);
         return;
+    }
     if (unlikely(!pcp_enter(pcp))) {
         free_page_slow(page);
         return;
     }
-    if (unlikely(pcp->top - pcp->bottom >= READ_ONCE(pcp->limit))) {
+    if (unlikely(pcp->count >= READ_ONCE(pcp->limit))) {
         pcp_leave(pcp);
         free_page_slow(page);
         return;
@@ -330,22 +323,18 @@ struct page *alloc_pages(unsigned order)
 
 void free_pages(struct page *page, unsigned order)
 {
-    if (order == 0) {
+    if (order == 0)
         free_page(page);
-        return;
-    }
-    if (unlikely(order > PAGE_MAX_ORDER)) {
-        report_bad_free(page, order, CALLER);
-        return;
-    }
-    if (likely(page_take_back(page, order, CALLER)))
+    else if (likely(order <= PAGE_MAX_ORDER && page_take_back(page, order)))
         zone_put_block(page, order);
+    else
+        report_bad_free(page, order);
 }
 
 void page_split(struct page *page, unsigned order)
 {
     if (order > PAGE_MAX_ORDER || page_state(page) != STATE(PG_HEAD, order)) {
-        report_bad_free(page, order, CALLER);
+        report_bad_free(page, order);
         return;
     }
     for (unsigned i = 0; i < 1u << order; i++) {
@@ -369,21 +358,50 @@ struct page *alloc_page_zeroed(void)
 static unsigned bulk_from_pcp(struct page **out, unsigned n)
 {
     struct pcp *pcp = this_cpu_ptr(&page_pcp);
+    struct page **end;
 
     if (unlikely(!pcp_enter(pcp)))
         return 0;
-    n = MIN(n, pcp_count(pcp));
-    for (unsigned i = 0; i < n; i++)
-        out[i] = pcp_pop(pcp);
+    n = MIN(n, pcp->count);
+    end = &pcp->stack[pcp->count];
+    for (unsigned i = 0; i < n; i++) {
+        struct page *page = *--end;
+
+        page_hand_out(page, 0);
+        out[i] = page;
+    }
+    WRITE_ONCE(pcp->count, pcp->count - n);
     pcp_leave(pcp);
     return n;
+}
+
+/* Into the CPU's own list as far as there is room, refused ones left out. Returns how many are
+ * dealt with. */
+static unsigned bulk_to_pcp(struct page **pages, unsigned n)
+{
+    struct pcp *pcp = this_cpu_ptr(&page_pcp);
+    unsigned count, limit, i;
+
+    if (unlikely(!pcp_enter(pcp)))
+        return 0;
+    count = pcp->count;
+    limit = READ_ONCE(pcp->limit);
+    for (i = 0; i < n && count < limit; i++) {
+        if (unlikely(!page_take_back(pages[i], 0)))
+            report_bad_free(pages[i], 0);
+        else
+            pcp->stack[count++] = pages[i];
+    }
+    WRITE_ONCE(pcp->count, count);
+    pcp_leave(pcp);
+    return i;
 }
 
 unsigned page_alloc_bulk(struct page **out, unsigned n, int node)
 {
     bool any = node < 0 || page_config.nodes == 1;
     unsigned home = any ? this_cpu_ptr(&page_pcp)->home : (unsigned)node;
-    unsigned got = 0, more;
+    unsigned got = 0;
 
     if (inject_armed(&page_injection)) {
         while (got < n && (out[got] = alloc_pages_node(0, node)) != NULL)
@@ -393,20 +411,28 @@ unsigned page_alloc_bulk(struct page **out, unsigned n, int node)
     if (likely(any))
         got = bulk_from_pcp(out, n);
     while (got < n) {
-        more = zone_take_singles(out + got, MIN(n - got, PCP_BATCH), home);
+        unsigned more = zone_take_singles(out + got, MIN(n - got, PCP_BATCH), home);
+
         if (unlikely(more == 0) && !page_relieve())
             break;
-        got += more;
+        for (; more > 0; more--)
+            page_hand_out(out[got++], 0);
     }
-    for (unsigned i = 0; i < got; i++)
-        page_hand_out(out[i], 0);
     return got;
 }
 
 void page_free_bulk(struct page **pages, unsigned n)
 {
-    for (unsigned i = 0; i < n; i++)
-        free_page(pages[i]);
+    while (n > 0) {
+        unsigned done = bulk_to_pcp(pages, n);
+
+        pages += done;
+        n -= done;
+        if (n > 0) {
+            free_page(*pages++); /* makes room */
+            n--;
+        }
+    }
 }
 
 /* Counts, draining, start-up */
@@ -426,7 +452,7 @@ uint64_t page_free_count(void)
     unsigned cpu;
 
     for_each_cpu (cpu)
-        sum += pcp_count(per_cpu_ptr(&page_pcp, cpu));
+        sum += READ_ONCE(per_cpu_ptr(&page_pcp, cpu)->count);
     return sum;
 }
 
@@ -466,7 +492,7 @@ err_t page_alloc_cpu_init(unsigned cpu)
     uint64_t limit = page_total() / 16 / cpus;
 
     /* All lists together hold at most 1/16 of memory, for nobody else can have what is in them. */
-    limit = MAX(MIN(limit, (uint64_t)PCP_RING), (uint64_t)PCP_LIMIT_MIN);
+    limit = MAX(MIN(limit, (uint64_t)PCP_MAX), (uint64_t)PCP_LIMIT_MIN);
     page_config.limit = (uint32_t)limit;
     page_config.batch = MIN((uint32_t)limit / 2, PCP_BATCH);
     return OK;

@@ -100,15 +100,15 @@ static void check_zone(struct check *c, unsigned node)
 static void check_pcp(struct check *c, unsigned cpu)
 {
     struct pcp *pcp = per_cpu_ptr(&page_pcp, cpu);
-    unsigned n = pcp->top - pcp->bottom;
+    unsigned n = pcp->count;
 
-    if (n > PCP_RING || pcp->busy != 0) {
+    if (n > PCP_MAX || pcp->busy != 0) {
         c->sound = false;
         kprintf("page_alloc_check: cpu %u: %u pages in its list, busy %u\n", cpu, n, pcp->busy);
         return;
     }
     for (unsigned i = 0; i < n; i++) {
-        struct page *p = pcp->ring[(pcp->bottom + i) % PCP_RING];
+        struct page *p = pcp->stack[i];
 
         if (state_of(p) != STATE(PG_LISTED, 0)) {
             complain(c, p, "is in a CPU's list twice or with a wrong state");
@@ -120,7 +120,7 @@ static void check_pcp(struct check *c, unsigned cpu)
         page_set_state(p, STATE(PG_LISTED | PG_HEAD, 0) | page_poison_bit(p));
     }
     for (unsigned i = 0; i < n; i++) {
-        struct page *p = pcp->ring[(pcp->bottom + i) % PCP_RING];
+        struct page *p = pcp->stack[i];
 
         if (state_of(p) == STATE(PG_LISTED | PG_HEAD, 0))
             page_set_state(p, STATE(PG_LISTED, 0) | page_poison_bit(p));

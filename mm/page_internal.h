@@ -29,7 +29,7 @@
 #define ORDERS        (PAGE_MAX_ORDER + 1)
 #define MAX_NODES     64
 #define PAGE_POISON   0xaaaaaaaaaaaaaaaaULL
-#define PCP_RING      512u /* entries; power of two, so that indices wrap by a mask */
+#define PCP_MAX       512u /* room in a per-CPU list */
 #define PCP_BATCH     64u  /* most pages moved under one acquisition of a zone's lock */
 #define PCP_LIMIT_MIN 16u
 
@@ -85,24 +85,23 @@ struct zone {
 /* Read on every path, written at start-up and by tests only. */
 struct page_config {
     uint32_t nodes; /* zones in use */
-    uint32_t limit; /* of a per-CPU list, pages; at most PCP_RING */
+    uint32_t limit; /* of a per-CPU list, pages; at most PCP_MAX */
     uint32_t batch;
 };
 extern struct page_config page_config;
 extern struct zone page_zones[MAX_NODES];
 
 /*
- * Free single pages of one CPU: newest at top. Only that CPU touches it, so no lock: `busy` keeps
+ * Free single pages of one CPU, the newest last. Only that CPU touches it, so no lock: `busy` keeps
  * its own interrupt handlers out while the CPU is between two fields; a handler that finds it set
- * takes the zone's way instead. All zero is a valid empty list.
+ * takes the zone's way instead. All zero is a valid empty list. Counts are read by others for sums.
  */
 struct pcp {
     uint32_t busy;
-    uint32_t top; /* counts up with each push; top - bottom pages are in it */
-    uint32_t bottom;
+    uint32_t count;
     uint32_t limit; /* 0: give everything back at the next free; set to 0 by any CPU that ran out */
     uint32_t home;  /* node that this CPU prefers */
-    struct page *ring[PCP_RING];
+    struct page *stack[PCP_MAX];
 };
 DECLARE_PER_CPU(struct pcp, page_pcp);
 

@@ -13,6 +13,7 @@
 #include "mm/page_alloc.h"
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
+#include "mm/vmap_frames.h"
 #include "mm/vmap_pcpu.h"
 #include <arch/atomic.h>
 #include <arch/tlb.h>
@@ -27,7 +28,7 @@ uintptr_t vmap_start, vmap_end;
 
 static struct vmap_purge_notifier *notifiers;
 
-static bool usable(void)
+bool vmap_usable(void)
 {
     return READ_ONCE(vmap_up) && !in_nmi();
 }
@@ -37,14 +38,14 @@ void vmap_complain(const char *what, const void *addr, void *caller)
     kprintf_ratelimited("# vmap: %s: %p, caller %pS\n", what, addr, caller);
 }
 
-static void alloc_failed(uint64_t size, const char *why, void *caller)
+void vmap_alloc_failed(uint64_t size, const char *why, void *caller)
 {
     this_cpu_inc(vmap_stat.alloc_fail);
     kprintf_ratelimited("# vmap: allocation of %lu bytes failed: %s, caller %pS\n",
                         (unsigned long)size, why, caller);
 }
 
-static void bad_free(const char *what, const void *addr, void *caller)
+void vmap_bad_free(const char *what, const void *addr, void *caller)
 {
     this_cpu_inc(vmap_stat.bad_free);
     vmap_complain(what, addr, caller);
@@ -139,7 +140,7 @@ void vmap_area_free_unused(struct vm_area *a)
 }
 
 /* Whole pages of a size that makes sense; 0 if it does not. */
-static uint64_t size_to_pages(uint64_t size)
+uint64_t vmap_size_to_pages(uint64_t size)
 {
     uint64_t pages;
 
@@ -161,7 +162,7 @@ static pgprot_t flags_to_prot(unsigned flags)
     return flags & VM_READONLY ? PAGE_KERNEL_RO : PAGE_KERNEL;
 }
 
-static void publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *caller)
+void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *caller)
 {
     a->nr_pages = (uint32_t)pages;
     a->kind = (uint8_t)kind;
@@ -173,7 +174,7 @@ static void publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *
 }
 
 /* Unpublished, unmapped addresses: they wait for the flush like any others. */
-static void retire(struct vm_area *a)
+void vmap_retire(struct vm_area *a)
 {
     uint64_t pages = (a->end - a->start) >> PAGE_SHIFT;
 
@@ -238,10 +239,10 @@ static void *alloc_huge(uint64_t pages, uint64_t align, unsigned flags, int node
     if (!a)
         return NULL;
     if (!populate_huge(a, pages, flags, node)) {
-        retire(a);
+        vmap_retire(a);
         return NULL;
     }
-    publish(a, pages, VM_KIND_ALLOC, caller);
+    vmap_publish(a, pages, VM_KIND_ALLOC, caller);
     return (void *)a->start;
 }
 
@@ -279,19 +280,19 @@ static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int nod
         return p;
 err_pages:
     page_free_bulk(batch, got);
-    alloc_failed((uint64_t)pages << PAGE_SHIFT, got == pages ? "no addresses" : "no memory", caller);
+    vmap_alloc_failed((uint64_t)pages << PAGE_SHIFT, got == pages ? "no addresses" : "no memory", caller);
     return NULL;
 }
 
-static void *alloc_common(uint64_t size, uint64_t align, unsigned flags, int node, void *caller)
+void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *caller)
 {
-    uint64_t pages = size_to_pages(size);
+    uint64_t pages = vmap_size_to_pages(size);
     struct vm_area *a;
 
-    if (!usable())
+    if (!vmap_usable())
         return NULL;
     if (!pages || flags & ~(unsigned)VM_FLAGS_PUBLIC || !IS_POWER_OF_2(align)) {
-        alloc_failed(size, pages ? "bad alignment or flags" : "impossible size", caller);
+        vmap_alloc_failed(size, pages ? "bad alignment or flags" : "impossible size", caller);
         return NULL;
     }
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
@@ -309,41 +310,120 @@ static void *alloc_common(uint64_t size, uint64_t align, unsigned flags, int nod
     }
     a = vmap_area_alloc(pages * PAGE_SIZE + guard_size(flags), align, flags);
     if (!a) {
-        alloc_failed(size, "no addresses", caller);
+        vmap_alloc_failed(size, "no addresses", caller);
         return NULL;
     }
     if (!populate_small(a, pages, flags, node)) {
-        retire(a);
-        alloc_failed(size, "no memory", caller);
+        vmap_retire(a);
+        vmap_alloc_failed(size, "no memory", caller);
         return NULL;
     }
-    publish(a, pages, VM_KIND_ALLOC, caller);
+    vmap_publish(a, pages, VM_KIND_ALLOC, caller);
     return (void *)a->start;
+}
+
+/*
+ * The default design's common case: task context, a block with room, ready frames. Nothing here is shared with
+ * another CPU but the generation number, which is read. NULL: take the long way, nothing has changed.
+ */
+static __always_inline void *alloc_fast(size_t size, void *caller)
+{
+    struct vmap_frames *f;
+    struct pblock *b;
+    unsigned pages, at;
+
+    if (unlikely(size - 1 >= PBLOCK_MAX_ALLOC * PAGE_SIZE || !page_mode_fast() || in_irq()))
+        return NULL;
+    tlb_gen_check();
+    pages = (unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT);
+    b = this_cpu_ptr(&vmap_pqueues)->context[0].active;
+    at = b->cursor;
+    f = this_cpu_ptr(&vmap_frames);
+    if (unlikely(at + pages + 1 > b->limit || f->n < pages))
+        return NULL;
+    f->n -= pages;
+    if (likely(pages == 1))
+        pte_write(&b->table[at], f->entry[f->n]);
+    else
+        frames_to_table(&b->table[at], &f->entry[f->n], pages);
+    return pblock_describe(b, at, slot_for(pages, 0, VM_KIND_ALLOC, caller));
+}
+
+/* The same for a mapping of this CPU's own. False: take the long way, nothing has changed. */
+static __always_inline bool free_fast(const void *p)
+{
+    uintptr_t addr = (uintptr_t)p, entry;
+    struct vmap_frames *f;
+    struct pblock *b;
+    struct pqueue *q;
+    struct pslot d;
+    unsigned at;
+
+    if (unlikely(addr - VMAP_BASE >= vmap_end - VMAP_BASE || !page_mode_fast() || in_irq()))
+        return false;
+    tlb_gen_check();
+    entry = table_lookup(addr);
+    if (unlikely(!entry || entry & TABLE_AREA))
+        return false;
+    b = (struct pblock *)entry;
+    q = &this_cpu_ptr(&vmap_pqueues)->context[0];
+    /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
+    if (unlikely(b->owner != q))
+        return false;
+    at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
+    d = pslot_read(&b->slots[at]);
+    f = this_cpu_ptr(&vmap_frames);
+    if (unlikely(d.kind != VM_KIND_ALLOC || d.flags || !IS_ALIGNED(addr, PAGE_SIZE) ||
+                 f->n + d.pages > f->limit || vmap_config.frames_safe))
+        return false;
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+    if (likely(d.pages == 1)) {
+        f->entry[f->n] = pte_read(&b->table[at]);
+        pte_write(&b->table[at], 0);
+    } else {
+        frames_from_table(&f->entry[f->n], &b->table[at], d.pages);
+    }
+    f->n += d.pages;
+    pblock_note_free(q, b, at, d.span);
+    return true;
+}
+
+/* After an alloc_fast() that failed for want of frames, and before the long way. */
+static void refill_frames(size_t size)
+{
+    if (page_mode_fast() && !in_irq() && size - 1 < PBLOCK_MAX_ALLOC * PAGE_SIZE &&
+        this_cpu_ptr(&vmap_frames)->n < vmap_size_to_pages(size))
+        frames_fill(1);
 }
 
 void *vmalloc(size_t size)
 {
-    return alloc_common(size, PAGE_SIZE, 0, VM_ANY_NODE, CALLER);
+    void *p = alloc_fast(size, CALLER);
+
+    if (likely(p))
+        return p;
+    refill_frames(size);
+    return vmap_alloc(size, PAGE_SIZE, 0, VM_ANY_NODE, CALLER);
 }
 
 void *vzalloc(size_t size)
 {
-    return alloc_common(size, PAGE_SIZE, VM_ZERO, VM_ANY_NODE, CALLER);
+    return vmap_alloc(size, PAGE_SIZE, VM_ZERO, VM_ANY_NODE, CALLER);
 }
 
 void *vmalloc_node(size_t size, int node)
 {
-    return alloc_common(size, PAGE_SIZE, 0, node, CALLER);
+    return vmap_alloc(size, PAGE_SIZE, 0, node, CALLER);
 }
 
 void *vmalloc_huge(size_t size)
 {
-    return alloc_common(size, PAGE_SIZE, VM_HUGE, VM_ANY_NODE, CALLER);
+    return vmap_alloc(size, PAGE_SIZE, VM_HUGE, VM_ANY_NODE, CALLER);
 }
 
 void *__vmalloc(size_t size, size_t align, unsigned vm_flags, int node)
 {
-    return alloc_common(size, align, vm_flags, node, CALLER);
+    return vmap_alloc(size, align, vm_flags, node, CALLER);
 }
 
 static bool owns_frames(const struct vm_area *a)
@@ -363,11 +443,6 @@ static bool match_map(const struct vm_area *a, const void *arg)
     return a->kind == VM_KIND_MAP;
 }
 
-static bool match_ioremap(const struct vm_area *a, const void *arg)
-{
-    return a->kind == VM_KIND_IOREMAP && a->page_offset == *(const unsigned *)arg;
-}
-
 static bool match_ram(const struct vm_area *a, const void *arg)
 {
     return a->kind == VM_KIND_RAM && a->nr_pages == *(const unsigned *)arg;
@@ -378,25 +453,25 @@ static void unmap_and_retire(struct vm_area *a, enum ptmap_frames frames)
 {
     ptmap_unmap_noflush(a->start, a->start + (uintptr_t)a->nr_pages * PAGE_SIZE, frames);
     a->keeps_frames = frames == PTMAP_SAFE;
-    retire(a);
+    vmap_retire(a);
 }
 
-static void free_common(const void *p, node_match_fn match, const void *arg,
+void vmap_free_area(const void *p, node_match_fn match, const void *arg,
                         enum ptmap_frames frames, const char *what, void *caller)
 {
     struct vm_area *a = NULL;
 
     if (!p)
         return;
-    if (!usable()) {
+    if (!vmap_usable()) {
         if (READ_ONCE(vmap_up))
-            bad_free("free in NMI", p, caller);
+            vmap_bad_free("free in NMI", p, caller);
         return;
     }
     if (is_vmalloc_addr(p))
         a = node_busy_unlink((uintptr_t)p, match, arg);
     if (!a) {
-        bad_free(what, p, caller);
+        vmap_bad_free(what, p, caller);
         vmalloc_dump_obj(p);
         return;
     }
@@ -413,14 +488,14 @@ static bool free_small(const void *p, unsigned kinds, unsigned count, enum ptmap
     struct pblock *b;
     struct pslot d;
 
-    if (!vmap_config.blocks_all || (uintptr_t)p - vmap_start >= vmap_end - vmap_start || !usable())
+    if (!vmap_config.blocks_all || (uintptr_t)p - vmap_start >= vmap_end - vmap_start || !vmap_usable())
         return false;
     tlb_gen_check();
     r = pblock_claim((uintptr_t)p, kinds, count, &b, &d);
     if (unlikely(r != PBLOCK_OK)) {
         if (r == PBLOCK_NOT_ONE)
             return false;
-        bad_free(what, p, caller);
+        vmap_bad_free(what, p, caller);
         vmalloc_dump_obj(p);
         return true;
     }
@@ -429,7 +504,7 @@ static bool free_small(const void *p, unsigned kinds, unsigned count, enum ptmap
     return true;
 }
 
-static enum ptmap_frames frames_of_freed(void)
+enum ptmap_frames vmap_frames_of_freed(void)
 {
     return vmap_config.frames_safe ? PTMAP_SAFE : PTMAP_FREE;
 }
@@ -438,11 +513,15 @@ void vfree(const void *p)
 {
     static const char what[] = "vfree of what vmalloc did not return";
 
+    if (likely(free_fast(p)))
+        return;
+    if (page_mode_fast() && !in_irq())
+        frames_room(PBLOCK_MAX_ALLOC);
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
         kvfree_drain();
-    if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, frames_of_freed(), what, CALLER))
+    if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, vmap_frames_of_freed(), what, CALLER))
         return;
-    free_common(p, match_owned, NULL, frames_of_freed(), what, CALLER);
+    vmap_free_area(p, match_owned, NULL, vmap_frames_of_freed(), what, CALLER);
 }
 
 void vunmap(const void *p)
@@ -451,7 +530,7 @@ void vunmap(const void *p)
 
     if (free_small(p, BIT(VM_KIND_MAP) | BIT(VM_KIND_MAP_OWNED), 0, PTMAP_KEEP, what, CALLER))
         return;
-    free_common(p, match_map, NULL, PTMAP_KEEP, what, CALLER);
+    vmap_free_area(p, match_map, NULL, PTMAP_KEEP, what, CALLER);
 }
 
 static void *map_common(struct page **pages, unsigned count, unsigned flags, pgprot_t prot,
@@ -461,11 +540,11 @@ static void *map_common(struct page **pages, unsigned count, unsigned flags, pgp
     struct vm_area *a;
     unsigned done;
 
-    if (!usable())
+    if (!vmap_usable())
         return NULL;
     if (!pages || count == 0 || count > page_total() || flags & ~(unsigned)VM_FLAGS_PUBLIC ||
         ((prot & PTE_W) && !(prot & PTE_NX)) || !(prot & PTE_P)) {
-        alloc_failed(size, "bad count, flags or protection", caller);
+        vmap_alloc_failed(size, "bad count, flags or protection", caller);
         return NULL;
     }
     prot &= ~(pgprot_t)(PTE_G | PTE_ADDR | PTE_U);
@@ -477,21 +556,21 @@ static void *map_common(struct page **pages, unsigned count, unsigned flags, pgp
         tlb_gen_check();
         p = pblock_map(pages, count, 1, slot_for(count, flags, slot_kind, caller), prot);
         if (!p)
-            alloc_failed(size, "no addresses", caller);
+            vmap_alloc_failed(size, "no addresses", caller);
         return p;
     }
     a = vmap_area_alloc(size + guard_size(flags), PAGE_SIZE, flags);
     if (!a) {
-        alloc_failed(size, "no addresses", caller);
+        vmap_alloc_failed(size, "no addresses", caller);
         return NULL;
     }
     if (ptmap_map_pages(a->start, pages, count, prot, &done) != OK) {
         ptmap_unmap_noflush(a->start, a->start + (uintptr_t)done * PAGE_SIZE, PTMAP_KEEP);
-        retire(a);
-        alloc_failed(size, "no page table", caller);
+        vmap_retire(a);
+        vmap_alloc_failed(size, "no page table", caller);
         return NULL;
     }
-    publish(a, count, kind, caller);
+    vmap_publish(a, count, kind, caller);
     return (void *)a->start;
 }
 
@@ -505,13 +584,13 @@ void *vm_map_ram(struct page **pages, unsigned count, int node)
     void *p;
 
     (void)node; /* bookkeeping only, as in Linux: the frames are the caller's */
-    if (!usable())
+    if (!vmap_usable())
         return NULL;
     if (!pages || count == 0 || count > BLOCK_MAX_ALLOC || vmap_config.blocks_all)
         return map_common(pages, count, VM_NO_GUARD, PAGE_KERNEL, VM_KIND_RAM, CALLER);
     p = block_map(pages, count, CALLER);
     if (!p)
-        alloc_failed((uint64_t)count << PAGE_SHIFT, "no block", CALLER);
+        vmap_alloc_failed((uint64_t)count << PAGE_SHIFT, "no block", CALLER);
     return p;
 }
 
@@ -525,294 +604,16 @@ void vm_unmap_ram(const void *p, unsigned count)
     if (vmap_config.blocks_all) {
         if (free_small(p, BIT(VM_KIND_RAM), count ? count : UINT32_MAX, PTMAP_KEEP, what, CALLER))
             return;
-    } else if (usable() && is_vmalloc_addr(p) && count != 0 && count <= BLOCK_MAX_ALLOC) {
+    } else if (vmap_usable() && is_vmalloc_addr(p) && count != 0 && count <= BLOCK_MAX_ALLOC) {
         r = block_unmap((uintptr_t)p, count);
     }
     if (r == BLOCK_OK)
         return;
     if (r == BLOCK_BAD) {
-        bad_free(what, p, CALLER);
+        vmap_bad_free(what, p, CALLER);
         vmalloc_dump_obj(p);
         return;
     }
-    free_common(p, match_ram, &count, PTMAP_KEEP, what, CALLER);
+    vmap_free_area(p, match_ram, &count, PTMAP_KEEP, what, CALLER);
 }
 
-/* True if any of [pa, pa + size) is RAM that the kernel uses. */
-static bool range_is_ram(phys_addr_t pa, uint64_t size)
-{
-    size_t n;
-    const struct mem_range *r = early_map(&n);
-
-    for (size_t i = 0; i < n; i++) {
-        bool ram = r[i].kind == MEM_USABLE || r[i].kind == MEM_BOOT_RECLAIM ||
-                   r[i].kind == MEM_LOADER;
-
-        if (ram && pa < r[i].base + r[i].size && r[i].base < pa + size)
-            return true;
-    }
-    return false;
-}
-
-void *ioremap(phys_addr_t pa, size_t size, enum cache_mode mode)
-{
-    unsigned offset = pa & (PAGE_SIZE - 1);
-    phys_addr_t base = pa - offset;
-    struct vm_area *a;
-    uint64_t bytes;
-
-    if (!usable())
-        return NULL;
-    if (size == 0 || size > SZ_512G || pa + size < pa || pa + size > BIT(52)) {
-        alloc_failed(size, "impossible ioremap", CALLER);
-        return NULL;
-    }
-    bytes = ALIGN_UP(size + offset, PAGE_SIZE);
-    if (range_is_ram(base, bytes)) {
-        alloc_failed(size, "ioremap of RAM", CALLER);
-        return NULL;
-    }
-    a = vmap_area_alloc(bytes + PAGE_SIZE, bytes >= PMD_SIZE ? PMD_SIZE : PAGE_SIZE, VM_PERMANENT);
-    if (!a) {
-        alloc_failed(size, "no addresses", CALLER);
-        return NULL;
-    }
-    a->page_offset = (uint16_t)offset;
-    if (ptmap_map_phys(a->start, base, bytes, pgprot_cache(PAGE_KERNEL, mode)) != OK) {
-        ptmap_unmap_noflush(a->start, a->start + bytes, PTMAP_MMIO);
-        retire(a);
-        alloc_failed(size, "no page table", CALLER);
-        return NULL;
-    }
-    publish(a, bytes >> PAGE_SHIFT, VM_KIND_IOREMAP, CALLER);
-    return (void *)(a->start + offset);
-}
-
-void iounmap(void *p)
-{
-    unsigned offset = (uintptr_t)p & (PAGE_SIZE - 1);
-
-    free_common((void *)((uintptr_t)p & PAGE_MASK), match_ioremap, &offset, PTMAP_MMIO,
-                "iounmap of what ioremap did not return", CALLER);
-}
-
-static bool congruent_ok(const size_t *offsets, const size_t *sizes, int n, size_t align)
-{
-    if (n <= 0 || !IS_POWER_OF_2(align) || align < PAGE_SIZE)
-        return false;
-    for (int i = 0; i < n; i++) {
-        uint64_t end = offsets[i] + sizes[i];
-
-        if (!sizes[i] || !IS_ALIGNED(offsets[i] | sizes[i], align) || end < offsets[i])
-            return false;
-        for (int j = 0; j < i; j++)
-            if (offsets[i] < offsets[j] + sizes[j] && offsets[j] < end)
-                return false;
-    }
-    return true;
-}
-
-struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, int n, size_t align)
-{
-    struct vm_area **areas;
-    err_t err = ERR_NOMEM;
-    int made = 0;
-
-    if (!usable())
-        return NULL;
-    if (!congruent_ok(offsets, sizes, n, align)) {
-        alloc_failed(0, "congruent areas that cannot be", CALLER);
-        return NULL;
-    }
-    areas = kvmalloc((size_t)n * sizeof(*areas));
-    if (!areas)
-        return NULL;
-    for (; made < n; made++) {
-        areas[made] = area_new();
-        if (!areas[made])
-            goto err_areas;
-        areas[made]->pool = VMAP_NO_POOL;
-    }
-    err = area_space_take_congruent(areas, offsets, sizes, n, align);
-    if (err == ERR_NOSPACE) {
-        purge_everything();
-        err = area_space_take_congruent(areas, offsets, sizes, n, align);
-    }
-    if (err != OK)
-        goto err_areas;
-    for (int i = 0; i < n; i++)
-        publish(areas[i], 0, VM_KIND_PCPU, CALLER);
-    return areas;
-
-err_areas:
-    alloc_failed(0, err == ERR_NOSPACE ? "no congruent addresses" : "no memory", CALLER);
-    while (made--)
-        area_delete(areas[made]);
-    kvfree(areas);
-    return NULL;
-}
-
-static bool match_same(const struct vm_area *a, const void *arg)
-{
-    return a == arg;
-}
-
-void pcpu_free_vm_areas(struct vm_area **areas, int n)
-{
-    if (!areas)
-        return;
-    for (int i = 0; i < n; i++) {
-        struct vm_area *a = node_busy_unlink(areas[i]->start, match_same, areas[i]);
-
-        if (!a) {
-            bad_free("congruent area that is not live", areas[i], CALLER);
-            continue;
-        }
-        ptmap_unmap_noflush(a->start, a->end, PTMAP_KEEP);
-        retire(a);
-    }
-    kvfree(areas);
-}
-
-void *vm_area_start(const struct vm_area *area)
-{
-    return (void *)area->start;
-}
-
-err_t vm_area_map_pages(struct vm_area *area, size_t offset, struct page **pages, unsigned count)
-{
-    uint64_t size = area->end - area->start;
-    unsigned done;
-    err_t err;
-
-    if (!IS_ALIGNED(offset, PAGE_SIZE) || offset > size ||
-        (size - offset) >> PAGE_SHIFT < count || area->kind != VM_KIND_PCPU)
-        return ERR_INVAL;
-    err = ptmap_map_pages(area->start + offset, pages, count, PAGE_KERNEL, &done);
-    if (err != OK)
-        vm_area_unmap_pages(area, offset, done);
-    return err;
-}
-
-void vm_area_unmap_pages(struct vm_area *area, size_t offset, unsigned count)
-{
-    uintptr_t start = area->start + offset, end = start + (uintptr_t)count * PAGE_SIZE;
-
-    ptmap_unmap_noflush(start, end, PTMAP_KEEP);
-    purge_note_pending(start, end);
-}
-
-/* What vrealloc finds at p. */
-struct old_area {
-    uintptr_t start;
-    uint32_t pages, new_pages;
-    unsigned flags;
-    struct pblock *block; /* NULL: an area */
-};
-
-static bool look(struct vm_area *a, void *arg)
-{
-    struct old_area *old = arg;
-
-    old->start = a->start;
-    old->pages = a->nr_pages;
-    old->flags = a->flags;
-    return a->kind == VM_KIND_ALLOC;
-}
-
-static bool set_pages(struct vm_area *a, void *arg)
-{
-    a->nr_pages = ((struct old_area *)arg)->new_pages;
-    return true;
-}
-
-static struct pslot *slot_of(const struct pblock *b, uintptr_t addr)
-{
-    return &b->slots[(addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT];
-}
-
-static bool find_old(uintptr_t addr, struct old_area *old)
-{
-    uintptr_t entry = 0;
-    struct pslot d;
-
-    if (addr < vmap_start || addr >= vmap_end)
-        return false;
-    old->block = NULL;
-    if (vmap_config.blocks_all) {
-        tlb_gen_read_begin();
-        entry = table_lookup(addr);
-        if (entry && !(entry & TABLE_AREA)) {
-            old->block = (struct pblock *)entry;
-            d = pslot_read(slot_of(old->block, addr));
-        }
-        tlb_gen_read_end();
-    }
-    if (!old->block)
-        return node_busy_with(addr, look, old);
-    old->start = addr;
-    old->pages = d.pages;
-    old->flags = d.flags;
-    return d.kind == VM_KIND_ALLOC && IS_ALIGNED(addr, PAGE_SIZE);
-}
-
-/* Gives the tail back; the start stays. A leaf in which the new end lies is split first. */
-static void shrink_in_place(struct old_area *old)
-{
-    uintptr_t cut = old->start + (uintptr_t)old->new_pages * PAGE_SIZE;
-    uintptr_t end = old->start + (uintptr_t)old->pages * PAGE_SIZE;
-
-    if (old->block) {
-        slot_of(old->block, old->start)->pages = (uint8_t)old->new_pages;
-    } else {
-        if (!IS_ALIGNED(cut, PMD_SIZE) && ptmap_split_leaf(cut) != OK)
-            return; /* no page table: the area keeps its pages */
-        node_busy_with(old->start, set_pages, old);
-    }
-    ptmap_unmap_noflush(cut, end, old->block ? frames_of_freed() : PTMAP_FREE);
-    purge_note_pending(cut, end);
-}
-
-static void copy_pages(uintptr_t to, uintptr_t from, uint32_t pages)
-{
-    for (uint32_t i = 0; i < pages; i++, to += PAGE_SIZE, from += PAGE_SIZE)
-        memcpy(phys_to_virt(ptmap_translate(to, NULL, NULL)),
-               phys_to_virt(ptmap_translate(from, NULL, NULL)), PAGE_SIZE);
-}
-
-void *vrealloc(const void *p, size_t size)
-{
-    struct old_area old;
-    uint64_t pages;
-    void *q;
-
-    if (!p)
-        return alloc_common(size, PAGE_SIZE, 0, VM_ANY_NODE, CALLER);
-    if (!usable())
-        return NULL;
-    if (!find_old((uintptr_t)p, &old)) {
-        bad_free("vrealloc of what vmalloc did not return", p, CALLER);
-        vmalloc_dump_obj(p);
-        return NULL;
-    }
-    if (size == 0) {
-        vfree(p);
-        return NULL;
-    }
-    pages = size_to_pages(size);
-    if (!pages) {
-        alloc_failed(size, "impossible size", CALLER);
-        return NULL;
-    }
-    old.new_pages = (uint32_t)pages;
-    if (pages < old.pages)
-        shrink_in_place(&old);
-    if (pages <= old.pages)
-        return (void *)p;
-    q = alloc_common(size, PAGE_SIZE, old.flags & ~(unsigned)VM_PERMANENT, VM_ANY_NODE, CALLER);
-    if (!q)
-        return NULL;
-    copy_pages((uintptr_t)q, (uintptr_t)p, old.pages);
-    vfree(p);
-    return q;
-}

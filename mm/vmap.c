@@ -11,6 +11,7 @@
 #include "mm/cache.h"
 #include "mm/page_alloc.h"
 #include "mm/ptmap.h"
+#include "mm/vmap_frames.h"
 #include "mm/vmap_internal.h"
 #include <arch/atomic.h>
 #include <arch/smp.h>
@@ -150,6 +151,9 @@ err_t vmap_init(const struct vmap_config *c)
     for_each_cpu(cpu)
         vmap_cpu_init(cpu);
     STORE_RELEASE(vmap_up, 1);
+#ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
+    page_mode.fast = c->blocks_all;
+#endif
     return OK;
 
 err_index:
@@ -167,6 +171,7 @@ err_t vmap_cpu_init(unsigned cpu)
 {
     err_t err = block_cpu_init(cpu);
 
+    frames_cpu_init(cpu);
     return err == OK ? pblock_cpu_init(cpu) : err;
 }
 
@@ -177,6 +182,7 @@ void vmap_quiesce(void)
     kvfree_drain();
     if (vmap_config.blocks_all)
         pblock_drain_local();
+    frames_drain_local();
     purge_everything();
     purge_everything(); /* blocks freed by the first one */
     vm_unmap_aliases();
@@ -232,6 +238,7 @@ bool vmap_exit(void)
     vmap_quiesce();
     ok = vmap_selfcheck();
     WRITE_ONCE(vmap_up, 0);
+    page_mode.fast = 0;
     ok = block_exit() && ok;
     ok = pblock_exit() && ok;
     ok = all_given_back() && ok;

@@ -10,6 +10,7 @@
 #include "lib/bitmap.h"
 #include "lib/list.h"
 #include "lib/rbtree.h"
+#include "mm/ptmap.h"
 #include "mm/vmalloc.h"
 #include "mm/vmap.h"
 #include <arch/atomic.h>
@@ -254,5 +255,21 @@ void vmap_area_free_unused(struct vm_area *a); /* never mapped, never in the bus
 bool vmap_next_live(uintptr_t addr, struct vm_area_info *out);
 bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try);
 void vmap_complain(const char *what, const void *addr, void *caller);
+/* The allocator is up, and this is not an NMI. */
+bool vmap_usable(void);
+/* One line, rate-limited, and a counter. */
+void vmap_alloc_failed(uint64_t size, const char *why, void *caller);
+void vmap_bad_free(const char *what, const void *addr, void *caller);
+/* Whole pages of a size in bytes; 0 if no allocation of that size can be. */
+uint64_t vmap_size_to_pages(uint64_t size);
+/* What vmalloc and its kin do once the return address is known. */
+void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *caller);
+/* A whole area becomes visible; addresses that are unpublished and unmapped wait for the flush. */
+void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *caller);
+void vmap_retire(struct vm_area *a);
+/* Frees the area that starts at p if `match` agrees; else reports `what`. */
+void vmap_free_area(const void *p, node_match_fn match, const void *arg, enum ptmap_frames frames,
+                    const char *what, void *caller);
+enum ptmap_frames vmap_frames_of_freed(void);
 
 #endif

@@ -133,16 +133,21 @@ static inline void *pslot_caller(struct pslot d)
     return (void *)((intptr_t)vmalloc + d.caller);
 }
 
-/* Takes [at, at + span) of the current run, which begins there or before. Whole before it can be found: entries, then the
- * description, then the start bit. */
-static __always_inline void *pblock_take(struct pblock *b, unsigned at, struct page *const *pages,
-                                         unsigned count, struct pslot slot, pgprot_t prot)
+/* Takes [at, at + span) of the current run, whose entries are written, and describes it. Whole before it can be found:
+ * entries, then the description, then the start bit. */
+static __always_inline void *pblock_describe(struct pblock *b, unsigned at, struct pslot slot)
 {
     b->cursor = (uint16_t)(at + slot.span);
-    ptmap_table_map(b->table, at, pages, count, prot);
     pslot_write(&b->slots[at], slot);
     STORE_RELEASE(b->starts[at / 64], b->starts[at / 64] | 1ULL << (at % 64));
     return (void *)(b->start + at * PAGE_SIZE);
+}
+
+static __always_inline void *pblock_take(struct pblock *b, unsigned at, struct page *const *pages,
+                                         unsigned count, struct pslot slot, pgprot_t prot)
+{
+    ptmap_table_map(b->table, at, pages, count, prot);
+    return pblock_describe(b, at, slot);
 }
 
 /* The owner's: [slot, slot + span) was freed. */

@@ -170,6 +170,8 @@ static void nmi_dispatch(struct trap_frame *f)
 
     if (idle)
         tlb_gen_idle_exit();
+    /* An NMI is an interrupt, too: who asks in_irq() first need not ask in_nmi(). */
+    ++*this_cpu_ptr(&percpu_irq_depth);
     ++*this_cpu_ptr(&percpu_nmi_depth);
     this_cpu_inc(irq_count);
     panic_nmi();
@@ -184,6 +186,7 @@ static void nmi_dispatch(struct trap_frame *f)
                     (void *)f->rip, inb(SYSTEM_PORT_B));
     }
     --*this_cpu_ptr(&percpu_nmi_depth);
+    --*this_cpu_ptr(&percpu_irq_depth);
     if (idle)
         tlb_gen_idle_enter();
     if (READ_CR(2) != cr2)

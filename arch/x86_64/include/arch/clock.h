@@ -16,7 +16,8 @@ static inline uint64_t rdtsc(void)
     return ((uint64_t)hi << 32) | lo;
 }
 /* Begin and end of a measured section: nothing before the first one is still running, nothing after
- * the second one has begun (SDM 2B, RDTSC and RDTSCP; LFENCE orders both). */
+ * the second one has begun (SDM 2B, RDTSC: LFENCE before orders the read, LFENCE behind it what follows). RDTSCP would
+ * save one fence at the end, but not every CPU has it (QEMU's qemu64). */
 static inline uint64_t cycles_begin(void)
 {
     uint32_t lo, hi;
@@ -26,9 +27,9 @@ static inline uint64_t cycles_begin(void)
 }
 static inline uint64_t cycles_end(void)
 {
-    uint32_t lo, hi, aux;
+    uint32_t lo, hi;
 
-    __asm__ volatile("rdtscp; lfence" : "=a"(lo), "=d"(hi), "=c"(aux)::"memory");
+    __asm__ volatile("lfence; rdtsc; lfence" : "=a"(lo), "=d"(hi)::"memory");
     return ((uint64_t)hi << 32) | lo;
 }
 

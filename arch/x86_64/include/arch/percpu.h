@@ -17,7 +17,7 @@
 
 DECLARE_PER_CPU(uintptr_t, percpu_offset); /* of this CPU's copy */
 DECLARE_PER_CPU(unsigned, percpu_cpu_id);
-DECLARE_PER_CPU(unsigned, percpu_irq_depth); /* nested interrupt handlers, NMI not counted */
+DECLARE_PER_CPU(unsigned, percpu_irq_depth); /* nested interrupt handlers, NMI included */
 DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
 
 #define PERCPU_READ_(var)                                                                          \

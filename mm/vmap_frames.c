@@ -1,0 +1,75 @@
+/*
+ * vmap_frames.c: filling and emptying the per-CPU stacks of ready frames. See vmap_frames.h.
+ */
+#include "mm/vmap_frames.h"
+
+#include "mm/page_alloc.h"
+#include <arch/smp.h>
+
+/* All stacks together hold at most this part of memory. */
+#define MEMORY_SHARE 32
+
+DEFINE_PER_CPU(struct vmap_frames, vmap_frames);
+
+void frames_cpu_init(unsigned cpu)
+{
+    struct vmap_frames *f = per_cpu_ptr(&vmap_frames, cpu);
+    uint64_t share = page_total() / MEMORY_SHARE / smp_cpus_possible();
+
+    /* Below two batches a stack would be filled and spilt all the time. */
+    f->limit = (uint32_t)MAX(2UL * FRAMES_BATCH, MIN((uint64_t)VMAP_FRAMES_MAX, share));
+}
+
+bool frames_fill(unsigned n)
+{
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+    struct page *batch[FRAMES_BATCH];
+    unsigned got;
+
+    if (!f->limit)
+        return false;
+    got = page_alloc_bulk(batch, FRAMES_BATCH, PAGE_ANY_NODE);
+    /* Downwards, so that ascending frames come out ascending. */
+    while (got)
+        f->entry[f->n++] = page_to_phys(batch[--got]) | PAGE_KERNEL;
+    return f->n >= n;
+}
+
+static void spill(struct vmap_frames *f, unsigned n)
+{
+    struct page *batch[FRAMES_BATCH];
+    unsigned i;
+
+    for (i = 0; i < n; i++)
+        batch[i] = phys_to_page(pte_phys(f->entry[--f->n]));
+    page_free_bulk(batch, n);
+}
+
+bool frames_room(unsigned n)
+{
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+
+    if (!f->limit)
+        return false;
+    while (f->n + n > f->limit)
+        spill(f, MIN(f->n, (uint32_t)FRAMES_BATCH));
+    return true;
+}
+
+void frames_drain_local(void)
+{
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+
+    while (f->n)
+        spill(f, MIN(f->n, (uint32_t)FRAMES_BATCH));
+}
+
+uint64_t frames_count(void)
+{
+    uint64_t sum = 0;
+    unsigned cpu;
+
+    for_each_cpu (cpu)
+        sum += READ_ONCE(per_cpu_ptr(&vmap_frames, cpu)->n);
+    return sum;
+}
