@@ -13,15 +13,19 @@
 #include "lib/bitmap.h"
 #include "lib/printf.h"
 
-#define PIC1_DATA      0x21
-#define PIC2_DATA      0xa1
-#define IOAPICS_MAX    16
-#define PINS_MAX       256
-#define IOAPIC_VERSION 1
-#define IOAPIC_PIN(n)  (0x10 + 2 * (n))
-#define PIN_MASKED     BIT(16)
-#define PIN_MODE       0x700u
-#define PIN_MODE_SMI   0x200u
+#define PIC1_DATA       0x21
+#define PIC2_DATA       0xa1
+#define IOAPICS_MAX     16
+#define PINS_MAX        256
+#define IOAPIC_VERSION  1
+#define IOAPIC_PIN(n)   (0x10 + 2 * (n))
+#define PIN_MASKED      BIT(16)
+#define PIN_MODE        0x700u
+#define HPET_CAPS       0x000
+#define HPET_TIMER(n)   (0x100 + 0x20 * (n))
+#define HPET_TIMERS_MAX 32
+#define HPET_INTERRUPT  BIT(2)
+#define PIN_MODE_SMI    0x200u
 
 static uint8_t pic_masks[2];
 static struct {
@@ -29,6 +33,9 @@ static struct {
     unsigned pins;
     uint64_t unmasked[BITMAP_WORDS(PINS_MAX)]; /* by us: were live */
 } ioapics[IOAPICS_MAX];
+
+static volatile uint32_t *hpet; /* NULL: not there */
+static uint32_t hpet_unmasked;  /* timers whose interrupt was on */
 
 static uint32_t ioapic_read(volatile uint32_t *regs, unsigned index)
 {
@@ -68,6 +75,34 @@ static void ioapic_mask(unsigned i, phys_addr_t base)
     }
 }
 
+static void hpet_mask(phys_addr_t base)
+{
+    unsigned n, timers;
+
+    hpet = base && arch_ioremap ? arch_ioremap(base, PAGE_SIZE, CACHE_UC) : NULL;
+    if (!hpet)
+        return;
+    timers = hpet[HPET_CAPS / 4] == UINT32_MAX ? 0 : (hpet[HPET_CAPS / 4] >> 8 & 0x1f) + 1;
+    for (n = 0; n < timers; n++) {
+        uint32_t v = hpet[HPET_TIMER(n) / 4];
+
+        if (!(v & HPET_INTERRUPT))
+            continue;
+        hpet_unmasked |= (uint32_t)BIT(n);
+        hpet[HPET_TIMER(n) / 4] = v & ~(uint32_t)HPET_INTERRUPT;
+    }
+}
+
+static void hpet_restore(void)
+{
+    unsigned n;
+
+    for (n = 0; n < HPET_TIMERS_MAX; n++) {
+        if (hpet_unmasked & BIT(n))
+            hpet[HPET_TIMER(n) / 4] |= (uint32_t)HPET_INTERRUPT;
+    }
+}
+
 void irq_sources_mask(void)
 {
     phys_addr_t base;
@@ -79,6 +114,7 @@ void irq_sources_mask(void)
     outb(PIC2_DATA, 0xff);
     for (i = 0; i < IOAPICS_MAX && (base = acpi_ioapic(i)) != 0; i++)
         ioapic_mask(i, base);
+    hpet_mask(acpi_hpet());
 }
 
 void irq_sources_restore(void)
@@ -94,6 +130,7 @@ void irq_sources_restore(void)
             ioapic_write(regs, IOAPIC_PIN(pin),
                          ioapic_read(regs, IOAPIC_PIN(pin)) & ~(uint32_t)PIN_MASKED);
     }
+    hpet_restore();
     outb(PIC1_DATA, pic_masks[0]);
     outb(PIC2_DATA, pic_masks[1]);
 }

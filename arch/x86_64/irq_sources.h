@@ -1,6 +1,7 @@
 /*
- * irq_sources.h: interrupt sources outside of the CPU that firmware may have left live: 8259s and
- * I/O APICs. The kernel uses none of them. Boot CPU, interrupts masked. Private to the APIC code.
+ * irq_sources.h: interrupt sources outside of the CPU that firmware may have left live: 8259s,
+ * I/O APICs, HPET timers. The kernel uses none of them. Boot CPU, interrupts masked. Private to the
+ * APIC code.
  */
 #ifndef IRQ_SOURCES_H
 #define IRQ_SOURCES_H
