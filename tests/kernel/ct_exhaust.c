@@ -8,7 +8,7 @@
 #include "tests/kernel/helpers.h"
 
 #define ROOM  (64 * 1024UL)
-#define TRIES 64
+#define TRIES 2048
 
 static void *held;
 
@@ -27,9 +27,9 @@ static unsigned take_all(void **p, unsigned pages)
 {
     unsigned n = 0;
 
-    while (n < TRIES && (p[n] = vmalloc(pages * PAGE_SIZE)) != NULL)
+    while (n < TRIES / 2 && (p[n] = vmalloc(pages * PAGE_SIZE)) != NULL)
         n++;
-    KT_EXPECT(n < TRIES);
+    KT_EXPECT(n < TRIES / 2);
     return n;
 }
 
@@ -51,12 +51,12 @@ static void check_all_fail(struct page *page)
 KTEST(exhaust_addresses, "B9: no addresses left: NULL from every call, notifiers asked first")
 {
     struct vmap_purge_notifier notifier = {.purge = give_back};
-    void *p[TRIES], *one, *four;
+    void **p = vzalloc(TRIES * sizeof(*p)), *one, *four;
     struct page *page = alloc_page();
     uint64_t failed;
     unsigned n;
 
-    KT_ASSERT(page);
+    KT_ASSERT(page && p);
     four = vmalloc(4 * PAGE_SIZE);
     KT_EXPECT(kt_eat_addresses(ROOM));
     n = take_all(p, 4);
@@ -76,6 +76,7 @@ KTEST(exhaust_addresses, "B9: no addresses left: NULL from every call, notifiers
     while (n)
         vfree(p[--n]);
     kt_spit_addresses();
+    vfree(p);
     vm_unmap_aliases();
     one = vmalloc(100 * PAGE_SIZE);
     KT_EXPECT(one);

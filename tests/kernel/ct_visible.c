@@ -45,6 +45,7 @@ static void look_until_stopped(void *arg)
 KTEST(half_built, "F6: no lookup sees an area half made")
 {
     uint64_t same = 0, rounds = kt_scaled_flushes(200);
+    char *last;
 
     if (kt_cpus() == 1)
         KT_SKIP("one CPU");
@@ -52,6 +53,7 @@ KTEST(half_built, "F6: no lookup sees an area half made")
     memset(&look, 0, sizeof(look));
     look.addr = vmalloc(PAGES * PAGE_SIZE);
     KT_ASSERT(look.addr);
+    last = look.addr;
     vfree(look.addr);
     vm_unmap_aliases();
     kt_start(1, look_until_stopped, NULL);
@@ -65,6 +67,9 @@ KTEST(half_built, "F6: no lookup sees an area half made")
             KT_EXPECT(kt_wait_for(&look.looks, READ_ONCE(look.looks) + 2));
         vfree(p);
         vm_unmap_aliases();
+        /* The same address again, or the same step further. */
+        WRITE_ONCE(look.addr, p + (p - last));
+        last = p;
         kt_progress((unsigned)(i * 100 / rounds));
     }
     STORE_RELEASE(look.stop, 1u);

@@ -24,10 +24,15 @@
 static struct vmap_counters base;
 static uint64_t expected_bad_frees;
 
-/* What only this CPU can give back: deferred frees and its lists of objects and frames. */
+/* What only this CPU can give back: blocks, deferred frees, its lists of objects and frames. The older designs
+ * have no blocks of a CPU that another one could not free, and are spared the walk over the tables. */
 static void drain_cpu(void *arg)
 {
     (void)arg;
+    if (vmap_config.blocks_all) {
+        vmap_quiesce();
+        return;
+    }
     vm_unmap_aliases();
     cache_shrink_all();
     page_drain_local();

@@ -12,7 +12,7 @@
 static bool prepare(unsigned workers)
 {
     /* Room for what is live, for pools, and in the default design for blocks of each CPU. */
-    uint64_t each = vmap_config.design == DESIGN_METALMAP ? 4 * PMD_SIZE : 256 * 1024;
+    uint64_t each = vmap_config.blocks_all ? 4 * PMD_SIZE : 256 * 1024;
 
     if (kt_eat_addresses(16 * SZ_1M + workers * each))
         return true;
