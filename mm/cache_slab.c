@@ -51,12 +51,10 @@ static struct page *slab_of(const void *obj)
 
 struct cache *slab_owner(const void *obj)
 {
-    struct page *slab = slab_of(obj);
-    union slab_state s;
+    union slab_state s = {.word = READ_ONCE(virt_to_page(obj)->private)};
 
-    if (slab == NULL)
+    if (unlikely(s.magic != SLAB_MAGIC && s.magic != SLAB_MAGIC_TAIL) || s.cache >= CACHE_MAX)
         return NULL;
-    s.word = READ_ONCE(slab->private);
     return &cache_table[s.cache];
 }
 

@@ -182,16 +182,15 @@ void pcp_drain(struct pcp *pcp)
     pcp_give_back(pcp, pcp->count);
 }
 
-/* Makes room for one more page. A limit of 0 is new or asks for everything. A quarter at a time, so
- * that moving the others down stays cheap by the page. */
+/* Makes room for one more page, by a batch at most. A limit of 0 is new, or asks for everything: it
+ * stays until all that was in the list is given back. */
 static void pcp_make_room(struct pcp *pcp)
 {
-    if (READ_ONCE(pcp->limit) == 0) {
+    uint32_t batch = MIN(pcp->count, page_config.batch);
+
+    if (READ_ONCE(pcp->limit) == 0 && batch == pcp->count)
         WRITE_ONCE(pcp->limit, page_config.limit);
-        pcp_drain(pcp);
-    } else {
-        pcp_give_back(pcp, MIN(pcp->count, page_config.limit / 4));
-    }
+    pcp_give_back(pcp, batch);
 }
 
 /*
@@ -375,24 +374,22 @@ static unsigned bulk_from_pcp(struct page **out, unsigned n)
     return n;
 }
 
-/* Into the CPU's own list as far as there is room, refused ones left out. Returns how many are
- * dealt with. */
+/* Into the CPU's own list, up to one that does not fit or must be refused. Returns how many. */
 static unsigned bulk_to_pcp(struct page **pages, unsigned n)
 {
     struct pcp *pcp = this_cpu_ptr(&page_pcp);
     unsigned count, limit, i;
+    struct page **to;
 
     if (unlikely(!pcp_enter(pcp)))
         return 0;
     count = pcp->count;
     limit = READ_ONCE(pcp->limit);
-    for (i = 0; i < n && count < limit; i++) {
-        if (unlikely(!page_take_back(pages[i], 0)))
-            report_bad_free(pages[i], 0);
-        else
-            pcp->stack[count++] = pages[i];
-    }
-    WRITE_ONCE(pcp->count, count);
+    to = &pcp->stack[count];
+    n = count < limit ? MIN(n, limit - count) : 0;
+    for (i = 0; i < n && likely(page_take_back(pages[i], 0)); i++)
+        to[i] = pages[i];
+    WRITE_ONCE(pcp->count, count + i);
     pcp_leave(pcp);
     return i;
 }
@@ -429,7 +426,7 @@ void page_free_bulk(struct page **pages, unsigned n)
         pages += done;
         n -= done;
         if (n > 0) {
-            free_page(*pages++); /* makes room */
+            free_page(*pages++); /* makes room, or reports */
             n--;
         }
     }
@@ -534,7 +531,7 @@ void page_alloc_init(const struct mem_range *map, size_t count, bool use_boot_se
     zone_init_all();
     page_config = (struct page_config){.nodes = 1};
     bad_frees = damaged = 0;
-    inject_arm(&page_injection, 0, 0);
+    page_alloc_inject(0, 0);
     for_each_cpu (cpu)
         memset(per_cpu_ptr(&page_pcp, cpu), 0, sizeof(struct pcp));
     page_alloc_add(map, count, use_boot_services);

@@ -575,9 +575,9 @@ static void check_notices(void **state)
     p = alloc_page();
     free_page(p);
     capture_start();
-    pcp->ring[pcp->top++ % PCP_RING] = p;
+    pcp->stack[pcp->count++] = p;
     assert_false(page_alloc_check()); /* twice in a list */
-    pcp->top--;
+    pcp->count--;
     assert_true(page_alloc_check());
     page_zones[0].free++;
     assert_false(page_alloc_check());
@@ -602,7 +602,7 @@ static void check_notices(void **state)
     q->list.next->prev = &q->list + 1;
     assert_false(page_alloc_check());
     q->list.next->prev = &q->list;
-    pcp->ring[(pcp->top - 1) % PCP_RING] = q + 7; /* inside of a free block */
+    pcp->stack[pcp->count - 1] = q + 7; /* inside of a free block */
     page_set_state(q + 7, STATE(PG_LISTED, 0));
     assert_false(page_alloc_check());
     capture_text();
