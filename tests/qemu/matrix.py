@@ -35,6 +35,7 @@ class Row:
     # What must come of it.
     verdict: str = "pass"
     by: str = "both"  # the verdict comes from both, from the log only, or from the status only
+    banner: bool = True  # False: it ends before there is one; the log has lines and RESULT only
     status: int = None  # QEMU's, if by is "log"
     cpus: int = None  # used; None: as many as smp says
     apic: str = None  # xapic or x2apic; None: either
@@ -162,7 +163,7 @@ FULL_MEMORY = (
      for size in ("128M", "1G", "3G", "8G", "64G")] +
     [Row("low-ram-1g", mem="4G", machine="q35,max-ram-below-4g=1G"),
      Row("uefi-low-ram-1g", boot="uefi", mem="4G", machine="q35,max-ram-below-4g=1G"),
-     Row("too-little-memory", mem="8M", verdict="error")]
+     Row("pvh-3m", smp="1", mem="3M")]  # the kernel and a few pages
 )
 
 FULL_MODELS = (
@@ -220,9 +221,9 @@ FULL_REST = [
     Row("two-designs", smp="4", options=f"{ALL} designs=2024,2024 counters=each repeat=2"),
     Row("linux-order", smp="4", options="profile=smoke run_test_mask=8191 sequential_test_order=off"),
     Row("large-vmalloc", options=f"{SHORT} vmalloc=32T"),
-    Row("tiny-vmalloc", smp="8", options=f"{SHORT} vmalloc=16M"),
+    Row("tiny-vmalloc", options="profile=smoke tests=fix_size_alloc_test vmalloc=16M"),
     Row("4g-vmalloc", smp="4", options=f"{ALL} vmalloc=4G"),
-    Row("no-lm", cpu="qemu64,-lm", verdict="error"),
+    Row("no-lm", cpu="qemu64,-lm", verdict="error", banner=False, lines=(r"no 64-bit mode",)),
 ]
 
 # ---- QEMU 10 (tools/fetch-qemu10): what older ones cannot do -------------------------------------

@@ -99,6 +99,11 @@ def check_lines(row, log, result):
 def check_run(row, result):
     """The Log of one run; fails the test for anything that is not as it must be. None: no log."""
     check_verdict(row, result)
+    if not row.banner:
+        with open(result.log_path, encoding="ascii") as f:
+            check_lines(row, metalmap_log.Log(f.read().splitlines()), result)
+        require(result.log == "", "a banner that was not expected", result)
+        return None
     if row.by == "status":
         require(result.log == "", "a log although nobody should hear it", result)
         return None
