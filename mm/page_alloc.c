@@ -26,7 +26,7 @@ struct page_config page_config __cacheline;
 DEFINE_PER_CPU(struct pcp, page_pcp);
 
 static struct inject page_injection;
-struct page_mode page_mode;
+union page_mode page_mode;
 static uint64_t bad_frees, damaged;
 
 void page_alloc_inject(uint64_t after, uint64_t count)

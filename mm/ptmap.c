@@ -15,7 +15,7 @@
 #include <arch/percpu.h>
 #include <arch/tlb.h>
 
-#define UNMAP_BATCH 64 /* frames freed at once, at least the largest ptmap_table_unmap() */
+#define UNMAP_BATCH 64 /* frames freed at once */
 
 static uint64_t table_pages; /* atomic */
 static struct inject table_inject;
@@ -268,6 +268,10 @@ void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n, enum ptmap_frame
 
         if (page)
             batch[pending++] = page;
+        if (pending == UNMAP_BATCH) {
+            page_free_bulk(batch, pending);
+            pending = 0;
+        }
     }
     page_free_bulk(batch, pending);
 }

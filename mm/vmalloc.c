@@ -24,7 +24,7 @@
 #define CALLER __builtin_return_address(0)
 
 uint32_t vmap_up;
-uintptr_t vmap_start, vmap_end;
+uintptr_t vmap_start, vmap_end, vmap_range;
 
 static struct vmap_purge_notifier *notifiers;
 
@@ -252,7 +252,7 @@ static struct pslot slot_for(unsigned pages, unsigned flags, unsigned kind, void
                           .pages = (uint8_t)pages,
                           .span = (uint8_t)(pages + (flags & VM_NO_GUARD ? 0 : 1)),
                           .kind = (uint8_t)kind,
-                          .flags = (uint8_t)flags};
+                          .flags = (uint8_t)(flags & ~(unsigned)VM_NO_GUARD)};
 }
 
 /* The default design's path for up to PBLOCK_MAX_ALLOC pages. */
@@ -323,87 +323,94 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
 }
 
 /*
- * The default design's common case: task context, a block with room, ready frames. Nothing here is shared with
- * another CPU but the generation number, which is read. NULL: take the long way, nothing has changed.
+ * The default design's common case: task context, no generation to flush, a block with room, ready frames. Nothing here is shared
+ * with another CPU but the generation number, which is read. One page and its guard are told from
+ * more, so that the former needs no loop and no saved registers.
  */
-static __always_inline void *alloc_fast(size_t size, void *caller)
-{
-    struct vmap_frames *f;
-    struct pblock *b;
-    unsigned pages, at;
+#define FAST_KIND(pages) ((uint32_t)VM_KIND_ALLOC << 16 | ((pages) + 1u) << 8 | (pages))
 
-    if (unlikely(size - 1 >= PBLOCK_MAX_ALLOC * PAGE_SIZE || !page_mode_fast() || in_irq()))
-        return NULL;
-    tlb_gen_check();
-    pages = (unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT);
-    b = this_cpu_ptr(&vmap_pqueues)->context[0].active;
-    at = b->cursor;
-    f = this_cpu_ptr(&vmap_frames);
-    if (unlikely(at + pages + 1 > b->limit || f->n < pages))
-        return NULL;
-    f->n -= pages;
-    if (likely(pages == 1))
-        pte_write(&b->table[at], f->entry[f->n]);
-    else
-        frames_to_table(&b->table[at], &f->entry[f->n], pages);
-    return pblock_describe(b, at, slot_for(pages, 0, VM_KIND_ALLOC, caller));
+static __always_inline bool fast_allowed(void)
+{
+    return likely(page_mode_fast()) && likely(!in_irq()) && likely(!tlb_gen_behind());
 }
 
-/* The same for a mapping of this CPU's own. False: take the long way, nothing has changed. */
-static __always_inline bool free_fast(const void *p)
+static __always_inline void *take_slots(struct pblock *b, unsigned at, uint32_t what, void *caller,
+                                        unsigned span)
 {
-    uintptr_t addr = (uintptr_t)p, entry;
-    struct vmap_frames *f;
-    struct pblock *b;
-    struct pqueue *q;
-    struct pslot d;
-    unsigned at;
+    uint64_t starts = b->starts[at / 64];
+    struct pslot *slot = &b->slots[at];
 
-    if (unlikely(addr - VMAP_BASE >= vmap_end - VMAP_BASE || !page_mode_fast() || in_irq()))
-        return false;
-    tlb_gen_check();
-    entry = table_lookup(addr);
-    if (unlikely(!entry || entry & TABLE_AREA))
-        return false;
-    b = (struct pblock *)entry;
-    q = &this_cpu_ptr(&vmap_pqueues)->context[0];
-    /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
-    if (unlikely(b->owner != q))
-        return false;
-    at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
-    d = pslot_read(&b->slots[at]);
-    f = this_cpu_ptr(&vmap_frames);
-    if (unlikely(d.kind != VM_KIND_ALLOC || d.flags || !IS_ALIGNED(addr, PAGE_SIZE) ||
-                 f->n + d.pages > f->limit || vmap_config.frames_safe))
-        return false;
-    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
-    if (likely(d.pages == 1)) {
-        f->entry[f->n] = pte_read(&b->table[at]);
-        pte_write(&b->table[at], 0);
-    } else {
-        frames_from_table(&f->entry[f->n], &b->table[at], d.pages);
+    b->cursor = (uint16_t)(at + span);
+    slot->caller = (int32_t)((intptr_t)caller - (intptr_t)vmalloc);
+    STORE_RELEASE(*(uint32_t *)&slot->pages, what); /* alive from here on */
+    STORE_RELEASE(b->starts[at / 64], starts | 1ULL << (at % 64));
+    return (void *)(b->start + ((uintptr_t)at << PAGE_SHIFT));
+}
+
+static inline struct pblock *active_block(void)
+{
+    return PERCPU_READ_(vmap_pqueues.context[0].active);
+}
+
+static __noinline void *alloc_long(size_t size, void *caller);
+
+/* NULL: no room, nothing has changed. */
+static void *alloc_some(unsigned pages, void *caller)
+{
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+    struct pblock *b = active_block();
+    unsigned at = b->cursor, n = f->n;
+
+    if (unlikely(at + pages + 1 > b->limit || n < pages))
+        return NULL;
+    f->n = n -= pages;
+    frames_to_table(&b->table[at], &f->entry[n], pages);
+    return take_slots(b, at, FAST_KIND(pages), caller, pages + 1);
+}
+
+static __noinline void *alloc_more(size_t size, void *caller)
+{
+    void *p = alloc_some((unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT), caller);
+
+    return likely(p) ? p : alloc_long(size, caller);
+}
+
+/* The long way of vmalloc: gets what the short one ran out of, frames or room, and tries it once more. */
+static __noinline void *alloc_long(size_t size, void *caller)
+{
+    unsigned pages = (unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT);
+
+    if (page_mode_fast() && !in_irq() && size - 1 < PBLOCK_MAX_ALLOC * PAGE_SIZE) {
+        void *p = NULL;
+
+        tlb_gen_check();
+        if ((this_cpu_ptr(&vmap_frames)->n >= pages || frames_fill(pages)) && pblock_room(pages + 1))
+            p = alloc_some(pages, caller);
+        if (likely(p))
+            return p;
     }
-    f->n += d.pages;
-    pblock_note_free(q, b, at, d.span);
-    return true;
-}
-
-/* After an alloc_fast() that failed for want of frames, and before the long way. */
-static void refill_frames(size_t size)
-{
-    if (page_mode_fast() && !in_irq() && size - 1 < PBLOCK_MAX_ALLOC * PAGE_SIZE &&
-        this_cpu_ptr(&vmap_frames)->n < vmap_size_to_pages(size))
-        frames_fill(1);
+    return vmap_alloc(size, PAGE_SIZE, 0, VM_ANY_NODE, caller);
 }
 
 void *vmalloc(size_t size)
 {
-    void *p = alloc_fast(size, CALLER);
+    struct vmap_frames *f;
+    struct pblock *b;
+    unsigned at, n;
 
-    if (likely(p))
-        return p;
-    refill_frames(size);
-    return vmap_alloc(size, PAGE_SIZE, 0, VM_ANY_NODE, CALLER);
+    if (unlikely(size - 1 >= PBLOCK_MAX_ALLOC * PAGE_SIZE) || !fast_allowed())
+        return alloc_long(size, CALLER);
+    if (size > PAGE_SIZE)
+        return alloc_more(size, CALLER);
+    f = this_cpu_ptr(&vmap_frames);
+    b = active_block();
+    at = b->cursor;
+    n = f->n;
+    if (unlikely(at + 2 > b->limit) || unlikely(n == 0))
+        return alloc_long(size, CALLER);
+    f->n = --n;
+    pte_write(&b->table[at], f->entry[n]);
+    return take_slots(b, at, FAST_KIND(1), CALLER, 2);
 }
 
 void *vzalloc(size_t size)
@@ -509,19 +516,75 @@ enum ptmap_frames vmap_frames_of_freed(void)
     return vmap_config.frames_safe ? PTMAP_SAFE : PTMAP_FREE;
 }
 
-void vfree(const void *p)
+/* A block of this CPU's task context, whose mapping at p may be freed the short way; NULL: take the long one. */
+static __always_inline struct pblock *own_block(uintptr_t addr)
+{
+    uintptr_t entry;
+
+    if (unlikely(addr - VMAP_BASE >= vmap_range || (addr & (PAGE_SIZE - 1))) || !fast_allowed())
+        return NULL;
+    entry = table_lookup(addr);
+    if (unlikely(!entry || entry & TABLE_AREA))
+        return NULL;
+    /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
+    if (unlikely(((struct pblock *)entry)->owner != &this_cpu_ptr(&vmap_pqueues)->context[0]))
+        return NULL;
+    return (struct pblock *)entry;
+}
+
+static __noinline void free_long(const void *p, void *caller)
 {
     static const char what[] = "vfree of what vmalloc did not return";
 
-    if (likely(free_fast(p)))
-        return;
-    if (page_mode_fast() && !in_irq())
-        frames_room(PBLOCK_MAX_ALLOC);
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
         kvfree_drain();
-    if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, vmap_frames_of_freed(), what, CALLER))
+    if (page_mode_fast() && !in_irq())
+        frames_room(PBLOCK_MAX_ALLOC);
+    if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, vmap_frames_of_freed(), what,
+                   caller))
         return;
-    vmap_free_area(p, match_owned, NULL, vmap_frames_of_freed(), what, CALLER);
+    vmap_free_area(p, match_owned, NULL, vmap_frames_of_freed(), what, caller);
+}
+
+/* More than one page, or what only looked like one. */
+static __noinline void free_more(struct pblock *b, const void *p, struct pslot d, void *caller)
+{
+    unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+
+    if (unlikely(d.kind != VM_KIND_ALLOC || d.flags || f->n + d.pages > f->limit)) {
+        free_long(p, caller);
+        return;
+    }
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+    frames_from_table(&f->entry[f->n], &b->table[at], d.pages);
+    f->n += d.pages;
+    pblock_note_free_fast(b, at, d.span);
+}
+
+void vfree(const void *p)
+{
+    unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT, n;
+    struct pblock *b = own_block((uintptr_t)p);
+    struct vmap_frames *f;
+    struct pslot d;
+
+    if (unlikely(!b)) {
+        free_long(p, CALLER);
+        return;
+    }
+    d = pslot_read(&b->slots[at]);
+    f = this_cpu_ptr(&vmap_frames);
+    n = f->n;
+    if (pslot_what(d) != FAST_KIND(1) || unlikely(n >= f->limit)) {
+        free_more(b, p, d, CALLER);
+        return;
+    }
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+    f->entry[n] = pte_read(&b->table[at]);
+    pte_write(&b->table[at], 0);
+    f->n = n + 1;
+    pblock_note_free_fast(b, at, 2);
 }
 
 void vunmap(const void *p)
@@ -579,22 +642,60 @@ void *vmap(struct page **pages, unsigned count, unsigned vm_flags, pgprot_t prot
     return map_common(pages, count, vm_flags, prot, VM_KIND_MAP, CALLER);
 }
 
-void *vm_map_ram(struct page **pages, unsigned count, int node)
+#define RAM_KIND(pages) ((uint32_t)VM_KIND_RAM << 16 | (pages) << 8 | (pages))
+
+static __noinline void *map_ram_long(struct page **pages, unsigned count, void *caller)
 {
     void *p;
 
-    (void)node; /* bookkeeping only, as in Linux: the frames are the caller's */
     if (!vmap_usable())
         return NULL;
     if (!pages || count == 0 || count > BLOCK_MAX_ALLOC || vmap_config.blocks_all)
-        return map_common(pages, count, VM_NO_GUARD, PAGE_KERNEL, VM_KIND_RAM, CALLER);
-    p = block_map(pages, count, CALLER);
+        return map_common(pages, count, VM_NO_GUARD, PAGE_KERNEL, VM_KIND_RAM, caller);
+    p = block_map(pages, count, caller);
     if (!p)
-        vmap_alloc_failed((uint64_t)count << PAGE_SHIFT, "no block", CALLER);
+        vmap_alloc_failed((uint64_t)count << PAGE_SHIFT, "no block", caller);
     return p;
 }
 
-void vm_unmap_ram(const void *p, unsigned count)
+/* node is for bookkeeping only, as in Linux: the frames are the caller's. */
+static __noinline void *map_ram_more(struct page **pages, unsigned count, void *caller)
+{
+    struct pblock *b = active_block();
+    unsigned at = b->cursor;
+    pte_t *pte;
+
+    if (unlikely(at + count > b->limit)) {
+        if (!pblock_room(count))
+            return map_ram_long(pages, count, caller);
+        b = active_block();
+        at = b->cursor;
+    }
+    pte = &b->table[at];
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < count; i++)
+        pte_write(&pte[i], page_to_phys(pages[i]) | PAGE_KERNEL);
+    return take_slots(b, at, RAM_KIND(count), caller, count);
+}
+
+/* node is for bookkeeping only, as in Linux: the frames are the caller's. */
+void *vm_map_ram(struct page **pages, unsigned count, int node)
+{
+    struct pblock *b;
+    unsigned at;
+
+    (void)node;
+    if (unlikely(count - 1 >= PBLOCK_MAX_ALLOC) || unlikely(!pages) || !fast_allowed())
+        return map_ram_long(pages, count, CALLER);
+    b = active_block();
+    at = b->cursor;
+    if (count != 1 || unlikely(at >= b->limit))
+        return map_ram_more(pages, count, CALLER);
+    pte_write(&b->table[at], page_to_phys(pages[0]) | PAGE_KERNEL);
+    return take_slots(b, at, RAM_KIND(1), CALLER, 1);
+}
+
+static __noinline void unmap_ram_long(const void *p, unsigned count, void *caller)
 {
     static const char what[] = "vm_unmap_ram of what vm_map_ram did not return";
     enum block_result r = BLOCK_NOT_A_BLOCK;
@@ -602,7 +703,7 @@ void vm_unmap_ram(const void *p, unsigned count)
     if (!p)
         return;
     if (vmap_config.blocks_all) {
-        if (free_small(p, BIT(VM_KIND_RAM), count ? count : UINT32_MAX, PTMAP_KEEP, what, CALLER))
+        if (free_small(p, BIT(VM_KIND_RAM), count ? count : UINT32_MAX, PTMAP_KEEP, what, caller))
             return;
     } else if (vmap_usable() && is_vmalloc_addr(p) && count != 0 && count <= BLOCK_MAX_ALLOC) {
         r = block_unmap((uintptr_t)p, count);
@@ -610,10 +711,38 @@ void vm_unmap_ram(const void *p, unsigned count)
     if (r == BLOCK_OK)
         return;
     if (r == BLOCK_BAD) {
-        vmap_bad_free(what, p, CALLER);
+        vmap_bad_free(what, p, caller);
         vmalloc_dump_obj(p);
         return;
     }
-    vmap_free_area(p, match_ram, &count, PTMAP_KEEP, what, CALLER);
+    vmap_free_area(p, match_ram, &count, PTMAP_KEEP, what, caller);
 }
 
+static __noinline void unmap_ram_more(struct pblock *b, unsigned at, unsigned count)
+{
+    pte_t *pte = &b->table[at];
+
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < count; i++)
+        pte_write(&pte[i], 0);
+    pblock_note_free_fast(b, at, count);
+}
+
+void vm_unmap_ram(const void *p, unsigned count)
+{
+    unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
+    struct pblock *b = own_block((uintptr_t)p);
+
+    if (unlikely(!b) || unlikely(pslot_what(pslot_read(&b->slots[at])) != RAM_KIND(count)) ||
+        unlikely(count == 0)) {
+        unmap_ram_long(p, count, CALLER);
+        return;
+    }
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+    if (count != 1) {
+        unmap_ram_more(b, at, count);
+        return;
+    }
+    pte_write(&b->table[at], 0);
+    pblock_note_free_fast(b, at, 1);
+}

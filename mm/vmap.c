@@ -128,6 +128,7 @@ err_t vmap_init(const struct vmap_config *c)
     vmap_config = *c;
     vmap_start = VMAP_BASE;
     vmap_end = VMAP_BASE + c->range_size;
+    vmap_range = c->range_size;
     ptmap_init();
     purge_init();
     err = area_space_init(vmap_start, c->range_size);
@@ -152,7 +153,7 @@ err_t vmap_init(const struct vmap_config *c)
         vmap_cpu_init(cpu);
     STORE_RELEASE(vmap_up, 1);
 #ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
-    page_mode.fast = c->blocks_all;
+    page_mode.fast = c->blocks_all && !c->frames_safe;
 #endif
     return OK;
 

@@ -16,8 +16,8 @@ void frames_cpu_init(unsigned cpu)
     struct vmap_frames *f = per_cpu_ptr(&vmap_frames, cpu);
     uint64_t share = page_total() / MEMORY_SHARE / smp_cpus_possible();
 
-    /* Below two batches a stack would be filled and spilt all the time. */
-    f->limit = (uint32_t)MAX(2UL * FRAMES_BATCH, MIN((uint64_t)VMAP_FRAMES_MAX, share));
+    /* With less than two areas' worth a stack would be filled and spilt all the time. */
+    f->limit = (uint32_t)MAX(2UL * PBLOCK_MAX_ALLOC, MIN((uint64_t)VMAP_FRAMES_MAX, share));
 }
 
 bool frames_fill(unsigned n)
@@ -28,10 +28,12 @@ bool frames_fill(unsigned n)
 
     if (!f->limit)
         return false;
-    got = page_alloc_bulk(batch, FRAMES_BATCH, PAGE_ANY_NODE);
-    /* Downwards, so that ascending frames come out ascending. */
-    while (got)
-        f->entry[f->n++] = page_to_phys(batch[--got]) | PAGE_KERNEL;
+    do {
+        got = page_alloc_bulk(batch, FRAMES_BATCH, PAGE_ANY_NODE);
+        /* Downwards, so that ascending frames come out ascending. */
+        for (unsigned i = got; i > 0; i--)
+            f->entry[f->n++] = page_to_phys(batch[i - 1]) | PAGE_KERNEL;
+    } while (f->n < n && got == FRAMES_BATCH);
     return f->n >= n;
 }
 

@@ -11,7 +11,7 @@
 
 #include "mm/vmap_internal.h"
 
-#define VMAP_FRAMES_MAX 256
+#define VMAP_FRAMES_MAX 1024
 #define FRAMES_BATCH    64
 
 struct vmap_frames {
@@ -22,9 +22,9 @@ struct vmap_frames {
 DECLARE_PER_CPU(struct vmap_frames, vmap_frames);
 
 void frames_cpu_init(unsigned cpu);
-/* Gets at least `n` (up to FRAMES_BATCH) entries into this CPU's stack; false: out of memory. */
+/* Gets at least `n` (up to PBLOCK_MAX_ALLOC) entries into this CPU's stack; false: out of memory. */
 bool frames_fill(unsigned n);
-/* Makes room for n more (up to FRAMES_BATCH); false: there is no stack yet. */
+/* Makes room for n more (up to PBLOCK_MAX_ALLOC); false: there is no stack yet. */
 bool frames_room(unsigned n);
 void frames_drain_local(void);
 /* Frames in all stacks. */

@@ -197,7 +197,7 @@ static inline uintptr_t table_lookup(uintptr_t addr)
 /* vmap_pcpu.c: the default design's blocks, one owner each. */
 struct pblock;
 #define VM_KIND_PBLOCK_AREA 101
-#define PBLOCK_MAX_ALLOC    64 /* pages, without the guard */
+#define PBLOCK_MAX_ALLOC    128 /* pages, without the guard */
 #define PBLOCK_MAX_ALIGN    SZ_1M
 err_t pblock_init(void);
 bool pblock_exit(void);
@@ -247,7 +247,7 @@ DECLARE_PER_CPU(uint64_t, kvfree_deferred_count);
 
 /* vmalloc.c */
 extern uint32_t vmap_up; /* 1 between vmap_init and vmap_exit */
-extern uintptr_t vmap_start, vmap_end;
+extern uintptr_t vmap_start, vmap_end, vmap_range; /* range: their difference */
 /* Areas without pages: for blocks, stacks, MMIO, congruent areas. */
 struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags);
 void vmap_area_free_unused(struct vm_area *a); /* never mapped, never in the busy tree */

@@ -8,6 +8,7 @@
 #include "lib/string.h"
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
+#include "mm/vmap_pcpu.h"
 #include <arch/atomic.h>
 #include <arch/tlb_gen.h>
 
@@ -72,11 +73,40 @@ bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try)
     return find_in_trees(addr, out, &area, try);
 }
 
-bool find_vm_area(const void *addr, struct vm_area_info *out)
+static __noinline bool find_long(const void *addr, struct vm_area_info *out)
 {
     if (!READ_ONCE(vmap_up) || (in_nmi() && !vmap_config.blocks_all))
         return false;
     return vmap_find((uintptr_t)addr, out, false);
+}
+
+/* Most often addr lies in the first page of a mapping in a block: its slot says all. */
+bool find_vm_area(const void *p, struct vm_area_info *out)
+{
+    uintptr_t addr = (uintptr_t)p, entry;
+    const struct pblock *b;
+    struct pslot d;
+
+    if (unlikely(addr - VMAP_BASE >= vmap_range || !vmap_table_top))
+        return find_long(p, out);
+    tlb_gen_read_begin();
+    entry = table_lookup(addr);
+    if (unlikely(!entry || entry & TABLE_AREA))
+        goto elsewhere;
+    b = (const struct pblock *)entry;
+    d = pslot_read(&b->slots[(addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT]);
+    if (unlikely(d.kind == VM_KIND_NONE || d.kind == VM_KIND_MAP_OWNED))
+        goto elsewhere;
+    out->start = (void *)(addr & PAGE_MASK);
+    out->size = (size_t)d.pages << PAGE_SHIFT;
+    out->kind = d.kind;
+    out->caller = pslot_caller(d);
+    tlb_gen_read_end();
+    return true;
+
+elsewhere:
+    tlb_gen_read_end();
+    return find_long(p, out);
 }
 
 /* The first live mapping in the unit of addr, if a block of the default design is there. */

@@ -130,25 +130,26 @@ static void list_move_to(struct pblock *b, struct list_head *list, unsigned stat
 }
 
 /* Ends the current run: what was taken of it is used, the rest stays free. */
-static void leave_run(struct pblock *b)
+static void leave_run(struct pqueue *q, struct pblock *b)
 {
     unsigned taken = b->cursor - b->run_start;
 
     if (taken) {
         bitmap_set(b->used, b->run_start, taken);
         b->free -= (uint16_t)taken;
+        q->used_pages += taken;
     }
     b->run_start = b->cursor = b->limit = 0;
 }
 
-/* Starts a run with room for n pages at `align`; false if there is none. */
-static bool enter_run(struct pblock *b, unsigned n, unsigned align)
+/* Starts the first run at or behind `from` with room for n pages at `align`; false if there is none. */
+static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned align)
 {
     unsigned at;
 
     if (b->free < n)
         return false;
-    at = bitmap_find_clear_run(b->used, BLOCK_PAGES, 0, n, align);
+    at = bitmap_find_clear_run(b->used, BLOCK_PAGES, from, n, align);
     if (at >= BLOCK_PAGES)
         return false;
     b->run_start = b->cursor = (uint16_t)at;
@@ -159,7 +160,7 @@ static bool enter_run(struct pblock *b, unsigned n, unsigned align)
 /* The active block has no room: where it goes, follows from what is in it. */
 static void park(struct pqueue *q, struct pblock *b)
 {
-    leave_run(b);
+    leave_run(q, b);
     if (b->free >= PBLOCK_PARTIAL_MIN)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     else if (b->pending_pages)
@@ -221,6 +222,7 @@ static void recycle(struct pqueue *q, struct pblock *b)
         b->waiting[w] = 0;
     }
     b->free += b->waiting_pages;
+    q->used_pages -= b->waiting_pages;
     b->waiting_pages = 0;
     q->waiting_blocks--;
     if (b->free == BLOCK_PAGES) {
@@ -307,7 +309,7 @@ static struct pblock *pick_partial(struct pqueue *q, unsigned n, unsigned align)
         struct pblock *b = list_first_entry(&q->partial, struct pblock, link);
 
         list_del(&b->link);
-        if (enter_run(b, n, align))
+        if (enter_run(b, 0, n, align))
             return b;
         if (b->pending_pages)
             list_move_to(b, &q->dirty, PBLOCK_DIRTY);
@@ -349,8 +351,10 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     struct pblock *b = q->active;
 
     if (b != &no_block) {
-        leave_run(b);
-        if (enter_run(b, n, align))
+        unsigned behind = b->limit;
+
+        leave_run(q, b);
+        if (enter_run(b, behind, n, align))
             return b;
         q->active = &no_block;
         park(q, b);
@@ -361,9 +365,10 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     recycle_passed(q, PBLOCK_STEP);
     trim_empty(q, pblock_keep_empty(), 1);
     press_laggards(q);
-    b = pick_partial(q, n, align);
-    if (!b)
-        b = pick_empty(q);
+    /* Whole blocks are cheaper to fill than holes; holes are used when they are most of what there is. */
+    b = pick_empty(q);
+    if (!b && (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES)
+        b = pick_partial(q, n, align);
     if (!b)
         b = pblock_new(q);
     if (!b) {
@@ -375,11 +380,23 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
         if (!b)
             return NULL;
     }
-    if (b->limit == b->cursor && !enter_run(b, n, align))
+    if (b->limit == b->cursor && !enter_run(b, 0, n, align))
         ASSERT(!"an empty block without room");
     b->state = PBLOCK_ACTIVE;
     q->active = b;
     return b;
+}
+
+bool pblock_room(unsigned n)
+{
+    struct pqueue *q = &this_cpu_ptr(&vmap_pqueues)->context[0];
+
+    return q->active->cursor + n <= q->active->limit || refill(q, n, 1);
+}
+
+void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span)
+{
+    pblock_note_free(b->owner, b, slot, span);
 }
 
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
@@ -399,7 +416,7 @@ void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align,
         /* The gap stays free: it is not part of the run that begins behind it. */
         unsigned limit = b->limit;
 
-        leave_run(b);
+        leave_run(q, b);
         b->run_start = b->cursor = (uint16_t)at;
         b->limit = (uint16_t)limit;
     }

@@ -15,6 +15,10 @@
 /* A parked block with this many free pages is used again before a new one is made. */
 #define PBLOCK_PARTIAL_MIN   64
 #define PBLOCK_PARTIAL_TRIES 4
+/* Holes in partly used blocks are left alone while a queue's blocks have at most so many times the
+ * pages in use, and this many on top. */
+#define PBLOCK_SPARSE        3
+#define PBLOCK_SLACK_PAGES   (16 * BLOCK_PAGES)
 /* Freed pages that make a block worth a generation; below it they wait for more. */
 #define PBLOCK_STAMP_MIN     64
 /* Freed pages of one queue that begin a generation. */
@@ -82,6 +86,7 @@ struct pqueue {
     struct pblock *active;
     struct list_head partial, empty, dirty, waiting;
     uint64_t last_stamp, stamped_pages, advanced_at;
+    uint64_t used_pages; /* live, pending and waiting, without the active block's current run */
     uint32_t waiting_blocks, empty_blocks, blocks, cpu;
     /* others */
     struct pblock *remote __cacheline;
@@ -93,6 +98,9 @@ DECLARE_PER_CPU(struct pqueues, vmap_pqueues);
 
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
                       pgprot_t prot);
+void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span);
+/* Makes the active block of this CPU's task context one with room for n pages; false: there is none. */
+bool pblock_room(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
@@ -107,6 +115,16 @@ static inline struct pslot pslot_read(const struct pslot *p)
     } u = {.word = READ_ONCE(*(const uint64_t *)p)};
 
     return u.slot;
+}
+/* pages, span, kind and flags as one number. */
+static inline uint32_t pslot_what(struct pslot d)
+{
+    union {
+        struct pslot slot;
+        uint64_t word;
+    } u = {.slot = d};
+
+    return (uint32_t)(u.word >> 32);
 }
 static inline void pslot_write(struct pslot *p, struct pslot v)
 {
@@ -165,6 +183,19 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
         list_add_tail(&b->link, &q->dirty);
         b->state = PBLOCK_DIRTY;
     }
+}
+
+/* The same where the cases that need a call are rare. */
+static __always_inline void pblock_note_free_fast(struct pblock *b, unsigned slot, unsigned span)
+{
+    unsigned shift = slot % 64;
+
+    if (unlikely(shift + span > 63) || unlikely(b->state == PBLOCK_FULL)) {
+        pblock_note_free_long(b, slot, span);
+        return;
+    }
+    b->pending[slot / 64] |= ((1ULL << span) - 1) << shift;
+    b->pending_pages += (uint16_t)span;
 }
 
 static inline struct pqueue *pqueue_mine(void)

@@ -27,9 +27,27 @@ DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
         v_;                                                                                        \
     })
 
+/* A per-CPU variable against a value: one compare, no register for it. */
+#define PERCPU_EQUALS_(var, value)                                                                 \
+    ({                                                                                             \
+        bool eq_;                                                                                  \
+        __asm__ volatile("cmp %2, %%gs:%1"                                                         \
+                         : "=@cce"(eq_)                                                            \
+                         : "m"(var), "re"((typeof(var))(value)));                                  \
+        eq_;                                                                                       \
+    })
+
 /* Dense number of this CPU, 0 = boot CPU. Never an APIC ID. */
 #define this_cpu_id()   PERCPU_READ_(percpu_cpu_id)
-#define this_cpu_ptr(p) ((typeof(p))((uintptr_t)(p) + PERCPU_READ_(percpu_offset)))
+/* Constant for the life of a CPU, and tasks do not move: read once a function is enough. */
+static inline uintptr_t this_cpu_offset(void)
+{
+    uintptr_t v;
+
+    __asm__("mov %%gs:%1, %0" : "=r"(v) : "m"(percpu_offset));
+    return v;
+}
+#define this_cpu_ptr(p) ((typeof(p))((uintptr_t)(p) + this_cpu_offset()))
 /* var is a 64-bit per-CPU counter; one instruction, so no interrupt can come between. */
 #define this_cpu_inc(var)    __asm__ volatile("incq %%gs:%0" : "+m"(var))
 #define this_cpu_add(var, n) __asm__ volatile("addq %1, %%gs:%0" : "+m"(var) : "er"((uint64_t)(n)))
@@ -56,7 +74,7 @@ void percpu_load(unsigned cpu);
 
 static inline bool in_irq(void)
 {
-    return PERCPU_READ_(percpu_irq_depth) != 0;
+    return !PERCPU_EQUALS_(percpu_irq_depth, 0);
 }
 static inline bool in_nmi(void)
 {

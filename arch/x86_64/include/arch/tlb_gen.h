@@ -47,11 +47,17 @@ static inline void tlb_gen_read_end(void)
         tlb_gen_catch_up();
 }
 
+/* There is a generation that this CPU has not flushed. */
+static inline bool tlb_gen_behind(void)
+{
+    return !PERCPU_EQUALS_(tlb_gen_cpu.seen, READ_ONCE(tlb_gen.now));
+}
+
 /* A safe point: flushes and publishes if a generation has begun that this CPU has not flushed. Two loads when
  * not. Any context but NMI; inside a read section it is put off to its end. */
 static inline void tlb_gen_check(void)
 {
-    if (unlikely(PERCPU_READ_(tlb_gen_cpu.seen) != READ_ONCE(tlb_gen.now)))
+    if (unlikely(tlb_gen_behind()))
         tlb_gen_catch_up();
 }
 
