@@ -11,6 +11,7 @@
 #include <arch/smp.h>
 #include <arch/spinlock.h>
 #include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 
 /* The functions behind the hooks, called here as the page allocator's callers would cause them. */
 #include "tests/host/sim/internal.h"
@@ -58,20 +59,50 @@ static void unmap_page(uintptr_t va)
     pte_write(entry_of(va, 1), 0);
 }
 
-/* Runs fn on a fresh machine of 4 CPUs and expects the rule to be broken, or nothing. */
-static void expect(enum sim_rule rule, void (*fn)(void *))
+struct job {
+    void (*fn)(void *);
+    void *arg;
+    uint32_t arrived, done;
+};
+
+/* CPU 0 works, the others wait for it and answer: halted ones would be another case. */
+static void work_or_wait(void *arg)
 {
+    struct job *j = arg;
+
+    __atomic_fetch_add(&j->arrived, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&j->arrived, __ATOMIC_ACQUIRE) < sim_options()->cpus)
+        cpu_relax();
+    if (this_cpu_id() == 0) {
+        j->fn(j->arg);
+        __atomic_store_n(&j->done, 1, __ATOMIC_RELEASE);
+    }
+    while (!__atomic_load_n(&j->done, __ATOMIC_ACQUIRE))
+        cpu_relax();
+}
+
+static bool run_quietly(void (*fn)(void *), void *arg)
+{
+    struct job j = {.fn = fn, .arg = arg};
     bool ok;
 
     sim_quiet = true;
-    ok = sim_do(fn, NULL);
+    ok = sim_run(sim_options()->cpus, work_or_wait, &j);
     sim_quiet = false;
+    return ok;
+}
+
+static void expect(enum sim_rule rule, void (*fn)(void *))
+{
+    bool ok = run_quietly(fn, NULL);
+
     if (sim_failure() != rule)
         fail_msg("found \"%s\" (%s), expected \"%s\"", sim_rule_names[sim_failure()],
                  sim_failure_text(), sim_rule_names[rule]);
     assert_int_equal(ok, rule == SIM_OK);
 }
 
+/* On a fresh machine of 4 CPUs. */
 static void expect_fresh(enum sim_rule rule, void (*fn)(void *))
 {
     machine(4, SIM_CACHE_WORST);
@@ -217,17 +248,13 @@ static void test_caching_modes(void **state)
     machine(1, SIM_CACHE_USED);
     expect(SIM_OK, touch_reuse);
     machine(1, SIM_CACHE_USED);
-    sim_quiet = true;
-    assert_false(sim_do(touch_reuse, &found));
-    sim_quiet = false;
+    assert_false(run_quietly(touch_reuse, &found));
     assert_int_equal(sim_failure(), SIM_REUSE);
     for (unsigned i = 0; i < 64; i++) {
         sim_machine(&(struct sim_options){
             .seed = test_seed() + i, .ram = 16 * SZ_1M, .cpus = 1, .caching = SIM_CACHE_RANDOM});
         tables_used = 0;
-        sim_quiet = true;
-        found += !sim_do(touch_reuse, NULL);
-        sim_quiet = false;
+        found += !run_quietly(touch_reuse, NULL);
     }
     assert_in_range(found, 10, 54);
 }
@@ -309,7 +336,7 @@ static void test_frames(void **state)
     machine_safe();
     expect(SIM_OK, frame_callers_own);
     machine_safe();
-    assert_true(sim_do(frame_freed_stale, &tables_used));
+    assert_true(run_quietly(frame_freed_stale, &tables_used));
     expect_fresh(SIM_MAPPED, frame_freed_mapped);
     expect_fresh(SIM_OWNER, frame_mapped_free);
     expect_fresh(SIM_OWNER, frame_taken_twice);
@@ -510,9 +537,7 @@ static void test_entries(void **state)
     expect_fresh(SIM_TEST, entry_outside);
     expect_fresh(SIM_OK, leaf_split);
     machine(4, SIM_CACHE_WORST);
-    sim_quiet = true;
-    assert_false(sim_do(leaf_split, &tables_used));
-    sim_quiet = false;
+    assert_false(run_quietly(leaf_split, &tables_used));
     assert_int_equal(sim_failure(), SIM_OVERWRITE);
 }
 
@@ -573,6 +598,95 @@ static void test_aliases(void **state)
     expect_fresh(SIM_OK, aliases_concurrent);
 }
 
+/* ---- halted CPUs ---- */
+
+static uint32_t wake, arrived;
+
+static void halt_until_woken(void)
+{
+    unsigned long flags = irq_save();
+
+    __atomic_store_n(&arrived, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&wake, __ATOMIC_ACQUIRE))
+        cpu_idle_wait();
+    irq_restore(flags);
+}
+
+static void wait_for_halt(void)
+{
+    while (!__atomic_load_n(&arrived, __ATOMIC_ACQUIRE) ||
+           !__atomic_load_n(&per_cpu_ptr(&tlb_gen_cpu, 1)->idle, __ATOMIC_ACQUIRE))
+        cpu_relax();
+}
+
+/* CPU 1 is halted while CPU 0 reuses an address; arg: after a generation that CPU 0 alone has flushed. */
+static void reuse_while_halted(void *arg)
+{
+    if (this_cpu_id() == 1) {
+        halt_until_woken();
+        return;
+    }
+    wait_for_halt();
+    map_page(VA, FRAME_A, PAGE_KERNEL);
+    unmap_page(VA);
+    if (arg)
+        tlb_gen_sync(tlb_gen_stamp());
+    else
+        tlb_flush_local_all();
+    map_page(VA, FRAME_B, PAGE_KERNEL);
+    __atomic_store_n(&wake, 1, __ATOMIC_RELEASE);
+    smp_wake(1);
+}
+static void table_while_halted(void *arg)
+{
+    uint64_t table;
+
+    if (this_cpu_id() == 1) {
+        halt_until_woken();
+        return;
+    }
+    wait_for_halt();
+    oracle_frames_taken(TABLES, 8);
+    entry_of(VA, 1);
+    table = table_of(VA);
+    pte_write(entry_of(VA, 2), 0);
+    tlb_gen_sync(tlb_gen_stamp());
+    if (arg)
+        while (!tlb_gen_passed_all(tlb_gen_stamp() - 1)) {
+            tlb_gen_kick(tlb_gen_stamp() - 1, true);
+            cpu_relax();
+        }
+    oracle_frames_freed(table, 1);
+    __atomic_store_n(&wake, 1, __ATOMIC_RELEASE);
+    smp_wake(1);
+}
+
+static enum sim_rule run_halted(void (*fn)(void *), void *arg, enum sim_mutation mutation, uint64_t seed)
+{
+    sim_machine(&(struct sim_options){.seed = seed, .ram = 16 * SZ_1M, .cpus = 2, .mutation = mutation});
+    tables_used = 0;
+    wake = arrived = 0;
+    sim_quiet = true;
+    sim_run(2, fn, arg);
+    sim_quiet = false;
+    return sim_failure();
+}
+
+/* A halted CPU may hold what is reused if it flushes before it goes on; tables must wait for it. */
+static void test_halted(void **state)
+{
+    int flag = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        assert_int_equal(run_halted(reuse_while_halted, &flag, SIM_MUTATE_NONE, seed), SIM_OK);
+        assert_int_equal(run_halted(reuse_while_halted, NULL, SIM_MUTATE_NONE, seed), SIM_REUSE);
+        assert_int_equal(run_halted(reuse_while_halted, &flag, SIM_MUTATE_NO_FULL, seed), SIM_REUSE);
+        assert_int_equal(run_halted(table_while_halted, NULL, SIM_MUTATE_NONE, seed), SIM_TABLE);
+        assert_int_equal(run_halted(table_while_halted, &flag, SIM_MUTATE_NONE, seed), SIM_OK);
+    }
+}
+
 /* ---- faults of the machine itself ---- */
 
 static void use_cycle(void *arg)
@@ -613,9 +727,7 @@ static void test_machine_mutations(void **state)
         sim_machine(&(struct sim_options){
             .seed = i, .ram = 16 * SZ_1M, .cpus = 4, .mutation = cases[i].mutation});
         tables_used = 0;
-        sim_quiet = true;
-        sim_do(use_cycle, cases[i].full ? &flag : NULL);
-        sim_quiet = false;
+        run_quietly(use_cycle, cases[i].full ? &flag : NULL);
         if (sim_failure() != cases[i].rule)
             fail_msg("mutation %u: found \"%s\" (%s), expected \"%s\"", cases[i].mutation,
                      sim_rule_names[sim_failure()], sim_failure_text(),
@@ -849,7 +961,7 @@ int main(void)
         cmocka_unit_test(test_entries),    cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_locks),      cmocka_unit_test(test_machine_mutations),
         cmocka_unit_test(test_accesses),   cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_interrupts),
+        cmocka_unit_test(test_interrupts), cmocka_unit_test(test_halted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include "mm/early_alloc.h"
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"
+#include "mm/vmap_internal.h"
 #include "tests/host/sim/internal.h"
 
 #define MAP_MAX 64
@@ -26,8 +27,9 @@ static void must(bool ok, const char *what)
     exit(2);
 }
 
-void sim_boot(const struct sim_boot *b)
+static void boot(void *arg)
 {
+    const struct sim_boot *b = arg;
     static struct mem_range map[MAP_MAX];
     struct vmap_config c;
     char msg[128] = "";
@@ -49,7 +51,18 @@ void sim_boot(const struct sim_boot *b)
         c.lazy_max = b->lazy_max;
     if (b->no_pools)
         c.pools = false;
+    c.frames_safe = b->frames_safe;
     must(vmap_init(&c) == OK, "vmap_init failed");
+}
+
+void sim_boot(const struct sim_boot *b)
+{
+    struct sim_boot copy = *b;
+
+    if (sim_running)
+        boot(&copy);
+    else
+        must(sim_do(boot, &copy), "mm/ did not start");
 }
 
 /* On every CPU at once: what is deferred and cached there goes back. */
@@ -79,6 +92,7 @@ static void check(void *arg)
         .tables = c.pt_pages,
         .va_used = c.va_used,
         .cache_pages = cache_pages(),
+        .index_pages = vmap_config.blocks_all ? table_pages() : 0,
     };
 }
 
@@ -96,14 +110,15 @@ struct comparison {
 static void compare(void *arg)
 {
     const struct comparison *c = arg;
-    uint64_t kept = c->now->tables - c->was->tables + c->now->cache_pages - c->was->cache_pages;
+    uint64_t kept = c->now->tables - c->was->tables + c->now->cache_pages - c->was->cache_pages +
+                    c->now->index_pages - c->was->index_pages;
 
     SIM_CHECK(c->now->va_used == c->was->va_used, "%ld bytes of addresses are missing",
               (long)(c->now->va_used - c->was->va_used));
     SIM_CHECK(c->was->free_pages - c->now->free_pages == kept,
-              "%ld frames are missing, %ld of them are tables and %ld are the caches'",
+              "%ld frames are missing, %ld of them are tables, %ld the caches' and %ld the index's",
               (long)(c->was->free_pages - c->now->free_pages), (long)(c->now->tables - c->was->tables),
-              (long)(c->now->cache_pages - c->was->cache_pages));
+              (long)(c->now->cache_pages - c->was->cache_pages), (long)(c->now->index_pages - c->was->index_pages));
     SIM_CHECK(kept <= c->slack || (int64_t)kept < 0, "%lu pages of tables and caches stay, the bound is %lu",
               (unsigned long)kept, (unsigned long)c->slack);
 }

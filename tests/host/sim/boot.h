@@ -13,14 +13,15 @@ struct sim_boot {
     unsigned nodes;
     uint64_t lazy_max;
     bool no_pools;
+    bool frames_safe;
 };
 
 /* What is in use when nothing is: for leak checks. */
 struct sim_baseline {
-    uint64_t free_pages, tables, va_used, cache_pages;
+    uint64_t free_pages, tables, va_used, cache_pages, index_pages;
 };
 
-/* After sim_machine(), outside sim_run() or on CPU 0 inside. Stops the program if it cannot. */
+/* After sim_machine(), outside sim_run() or on CPU 0 inside. It must succeed. */
 void sim_boot(const struct sim_boot *b);
 /* Empties every CPU's caches (each in its own context), and checks all structures. Needs all areas freed; NULL base: some are
  * live, so only the structures are checked. Outside sim_run(). True if sound; else the failure is SIM_TEST. */

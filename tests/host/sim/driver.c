@@ -88,7 +88,9 @@ void driver_plan_for(struct driver_plan *p, uint64_t seed)
     p->machine.nodes = 1 + (unsigned)rng_below(&r, 2);
     p->machine.ram = (12 + rng_below(&r, 3) * 6) * SZ_1M;
     p->machine.caching = rng_below(&r, 4) ? SIM_CACHE_WORST : SIM_CACHE_RANDOM;
-    p->boot.design = DESIGN_2024;
+    p->boot.design = rng_below(&r, 2) ? DESIGN_2024 : DESIGN_METALMAP;
+    p->boot.frames_safe = p->machine.frames_safe = rng_below(&r, 2);
+    p->machine.step_ns = rng_below(&r, 4) ? 1000 : 100000000;
     p->boot.range_size = ranges[rng_below(&r, ARRAY_SIZE(ranges))];
     p->boot.nodes = 1 + (unsigned)rng_below(&r, p->machine.cpus);
     p->boot.lazy_max = lazy[rng_below(&r, ARRAY_SIZE(lazy))];
@@ -115,13 +117,29 @@ void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
 void driver_print_plan(const struct driver_plan *p)
 {
     fprintf(stderr,
-            "plan: MM_SEED=0x%lx cpus=%u ram=%luM numa=%u caching=%u range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
+            "plan: MM_SEED=0x%lx design=%s frames=%s cpus=%u ram=%luM numa=%u caching=%u range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
             "slots=%u pages=%u storm=%u inject=%u\n",
-            (unsigned long)p->machine.seed, p->machine.cpus, (unsigned long)(p->machine.ram >> 20), p->machine.nodes,
+            (unsigned long)p->machine.seed, vmap_design_names[p->boot.design], p->boot.frames_safe ? "safe" : "early",
+            p->machine.cpus, (unsigned long)(p->machine.ram >> 20), p->machine.nodes,
             p->machine.caching, (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
             (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots, p->pages_max, p->storm,
             p->inject);
     fprintf(stderr, "the end of what was printed:\n%.*s\n", (int)console_used, console);
+}
+
+/* What a sanitizer finds ends the program: it must say how to get there again. */
+void __sanitizer_set_death_callback(void (*callback)(void)) __weak;
+const char *__ubsan_default_options(void);
+
+const char *__ubsan_default_options(void)
+{
+    return "print_stacktrace=1";
+}
+
+static void last_words(void)
+{
+    if (plan && sim_running)
+        driver_print_plan(plan);
 }
 
 /* ---- runs ---- */
@@ -230,6 +248,8 @@ bool driver_run(const struct driver_plan *p)
     struct sim_baseline before, after;
     bool ok;
 
+    if (!plan && __sanitizer_set_death_callback)
+        __sanitizer_set_death_callback(last_words);
     plan = p;
     cursor = 0;
     console_used = 0;

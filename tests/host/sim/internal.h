@@ -14,7 +14,6 @@ extern struct sim_cpu sim_cpus[SIM_MAX_CPUS];
 extern bool sim_running; /* inside sim_run() */
 
 /* sim_cpu.c */
-bool sim_cpu_idle(unsigned cpu); /* runs nothing: interrupts are served on its behalf */
 uint64_t sim_steps(void);        /* of the scheduler */
 void sim_cpu_reset(void);
 void sim_leave_run(void) __noreturn; /* by schedule: abandons all CPUs */
@@ -31,6 +30,8 @@ void sim_frames_touched(uint64_t pfn, uint64_t n);
 void sim_arch_reset(void);
 void sim_serve_tlb(struct sim_cpu *c);
 void sim_serve_calls(struct sim_cpu *c);
+/* Does what smp_call() asked this CPU for; false if nothing. Interrupts are masked but for that. */
+bool sim_run_task(void);
 
 /* sim_lock.c */
 void sim_lock_reset(void);
@@ -42,6 +43,12 @@ void oracle_reset(void);
 void oracle_flush(unsigned cpu, uintptr_t start, uintptr_t end, bool full);
 void oracle_frames_taken(uint64_t pfn, uint64_t n);
 void oracle_frames_freed(uint64_t pfn, uint64_t n);
+/*
+ * Between the two, CPU `cpu` is halted, or on its way there or back without touching what could have been reused: it
+ * may hold old translations of addresses that are reused, if it drops them before the end. Tables are no part of that.
+ */
+void oracle_idle_begin(unsigned cpu);
+void oracle_idle_end(unsigned cpu);
 /* Notes an access of this CPU, which caches its translation. */
 void oracle_used(uintptr_t va);
 bool oracle_stale_here(uintptr_t va);

@@ -49,6 +49,8 @@ struct stale *stale_find(uintptr_t va, unsigned level, bool table);
 struct stale *stale_of_frame(struct frame *f, bool table);
 /* Drops bits of flushed CPUs; false if no bit was left and the record is gone. */
 bool stale_alive(struct stale *s);
+/* s if a CPU holds it that is not halted. */
+struct stale *stale_in_use(struct stale *s);
 const char *stale_holders(const struct stale *s);
 extern struct list_head stale_records;
 

@@ -25,7 +25,20 @@ static bool is_leaf(pte_t pte, unsigned level)
     return level == 1 || (level < 4 && pte_leaf(pte));
 }
 
-static void count_maps(pte_t pte, unsigned level, int by)
+/* frames=safe: frames that the allocator keeps for itself pass no hook, but they show when they are mapped. */
+static void check_frame_reuse(struct frame *f, uintptr_t va)
+{
+    struct stale *s;
+
+    if (!sim_opt.frames_safe || f->callers_own)
+        return;
+    s = stale_in_use(stale_of_frame(f, false));
+    if (s && s->va != va)
+        sim_fail(SIM_FRAME, "frame %#lx is mapped at %#lx, and CPU %s may still reach it by %#lx",
+                 (unsigned long)(f - oracle_frame(0)), (unsigned long)va, stale_holders(s), (unsigned long)s->va);
+}
+
+static void count_maps(pte_t pte, uintptr_t va, unsigned level, int by)
 {
     uint64_t pfn = leaf_phys(pte, level) >> PAGE_SHIFT;
 
@@ -36,6 +49,8 @@ static void count_maps(pte_t pte, unsigned level, int by)
             return;
         if (by > 0 && owners_known && !f->owned)
             sim_fail(SIM_OWNER, "frame %#lx is mapped, and is with the page allocator", (unsigned long)(pfn + i));
+        if (by > 0)
+            check_frame_reuse(f, va + i * PAGE_SIZE);
         f->maps += by;
     }
 }
@@ -46,10 +61,10 @@ static void check_reuse(uintptr_t va, unsigned level, const char *what)
     struct stale *s = NULL;
 
     for (unsigned l = level; l <= 3 && !s; l++)
-        s = stale_find(ALIGN_DOWN(va, level_size(l)), l, false);
+        s = stale_in_use(stale_find(ALIGN_DOWN(va, level_size(l)), l, false));
     if (level == 2)
         for (unsigned i = 0; i < PTE_COUNT && !s; i++)
-            s = stale_find(va + i * PAGE_SIZE, 1, false);
+            s = stale_in_use(stale_find(va + i * PAGE_SIZE, 1, false));
     if (s)
         sim_fail(SIM_REUSE, "%#lx is %s, and CPU %s may hold its old translation (level %u, entry %#lx)",
                  (unsigned long)va, what, stale_holders(s), s->level, (unsigned long)s->pte);
@@ -69,12 +84,12 @@ static void map_leaf(pte_t pte, uintptr_t va, unsigned level)
     if (s)
         sim_fail(SIM_TABLE, "a leaf at %#lx, and CPU %s may still walk the old table", (unsigned long)va,
                  stale_holders(s));
-    count_maps(pte, level, 1);
+    count_maps(pte, va, level, 1);
 }
 
 static void unmap_leaf(pte_t pte, uintptr_t va, unsigned level)
 {
-    count_maps(pte, level, -1);
+    count_maps(pte, va, level, -1);
     stale_make(va, level, pte, false);
 }
 
@@ -184,7 +199,7 @@ static void entry_changes(pte_t old, pte_t new, uintptr_t va, unsigned level)
         return;
     if (is_leaf(old, level) && is_leaf(new, level) && leaf_phys(old, level) == leaf_phys(new, level)) {
         unmap_leaf(old, va, level);
-        count_maps(new, level, 1);
+        count_maps(new, va, level, 1);
         return;
     }
     if (level == 2 && is_leaf(old, level) && !is_leaf(new, level) && is_split(old, new, level)) {
@@ -317,11 +332,10 @@ static void check_free(uint64_t pfn)
                  stale_holders(s), (unsigned long)s->va);
     if (!sim_opt.frames_safe || f->callers_own)
         return;
-    s = stale_of_frame(f, false);
+    s = stale_in_use(stale_of_frame(f, false));
     if (!s) {
         s = stale_of_frame(huge, false);
-        if (s && s->level == 1)
-            s = NULL;
+        s = s && s->level > 1 ? stale_in_use(s) : NULL;
     }
     if (s)
         sim_fail(SIM_FRAME, "frame %#lx is freed, and CPU %s may still reach it by %#lx", (unsigned long)pfn,

@@ -69,6 +69,7 @@ struct sim_options {
     bool frames_safe; /* the rule SIM_FRAME is in force */
     enum sim_caching caching;
     enum sim_mutation mutation;
+    uint64_t step_ns;    /* simulated time per turn, default 1 us */
     uint64_t hang_steps; /* pauses without anything else until SIM_HANG; 0 = default */
 };
 
@@ -102,6 +103,8 @@ void sim_fail(enum sim_rule rule, const char *fmt, ...) __printf(2, 3);
 /* Interrupts: fn(arg) at a marked point of `cpu` with interrupts on (also smp_interrupt of arch/smp.h), or, with
  * sim_irq_storm, at random points of every CPU, once in `every` points on average (0: off). */
 void sim_irq_storm(void (*fn)(void), uint32_t every);
+/* The same with NMIs, which interrupts off do not hold up. By schedule only. */
+void sim_nmi_storm(void (*fn)(void), uint32_t every);
 
 /* Accesses to the vmap range as the CPU's caches and tables translate them; false: it would fault. */
 bool sim_read8(uintptr_t va, uint64_t *value);
@@ -110,7 +113,7 @@ bool sim_write8(uintptr_t va, uint64_t value);
 bool sim_stale_here(uintptr_t va, size_t size);
 /* The rule SIM_REUSE for addresses that are handed out before, or without, being mapped (guards). */
 void sim_check_handed_out(uintptr_t va, size_t size);
-/* Stale translations of any CPU. */
+/* Stale translations of CPUs that are not halted. */
 uint64_t sim_stale_count(void);
 /* A frame that its owner frees although stale translations of it may exist, on its own account (pages given to
  * vmap); SIM_FRAME does not apply to it. */

@@ -3,7 +3,7 @@
  * failure is reported.
  *
  * The shootdown is the machine's protocol: a request per target, an interrupt, and a wait that answers
- * requests of others. A CPU that runs nothing is halted with interrupts on, so it answers at once.
+ * requests of others. Flush generations are the machine's own: arch/x86_64/tlb_gen.c runs here unmodified.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -22,6 +22,7 @@
 #include <arch/percpu.h>
 #include <arch/smp.h>
 #include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 
 const char *const sim_rule_names[] = {
     "ok",         "address-reuse", "frame-owner-stale", "table-reuse", "flush-cover", "global-entry",
@@ -46,6 +47,9 @@ const char *sim_failure_text(void)
     return failure_text;
 }
 
+/* Of the sanitizer that is linked in, if one is. */
+void __sanitizer_print_stack_trace(void) __weak;
+
 void sim_fail(enum sim_rule rule, const char *fmt, ...)
 {
     uint32_t none = SIM_OK;
@@ -55,6 +59,8 @@ void sim_fail(enum sim_rule rule, const char *fmt, ...)
         va_start(ap, fmt);
         kvsnprintf(failure_text, sizeof(failure_text), fmt, ap);
         va_end(ap);
+        if (!sim_quiet && __sanitizer_print_stack_trace)
+            __sanitizer_print_stack_trace();
         if (!sim_quiet)
             fprintf(stderr, "sim: %s: %s (CPU %u, machine seed 0x%lx, step %lu)\n", sim_rule_names[rule],
                     failure_text, sim_this->id, (unsigned long)sim_opt.seed, (unsigned long)sim_steps());
@@ -85,7 +91,7 @@ void panic(const char *fmt, ...)
 struct tlb_request {
     uintptr_t start, end;
     bool full;
-    uint32_t state; /* atomic: 0 none or done, 1 asked */
+    uint32_t state; /* atomic: 0 none or done, 1 asked, 2 being served */
 };
 static struct tlb_request requests[SIM_MAX_CPUS][SIM_MAX_CPUS]; /* [target][asker] */
 static struct tlb_counters counters;
@@ -95,7 +101,6 @@ static void serve_request(unsigned target, unsigned asker)
     struct tlb_request *r = &requests[target][asker];
     uint32_t asked = 1;
 
-    /* 2: being served, so that asker and target do not both do it when the target goes idle. */
     if (!__atomic_compare_exchange_n(&r->state, &asked, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return;
     oracle_flush(target, r->start, r->end, r->full);
@@ -114,11 +119,14 @@ void tlb_poll(void)
     sim_point();
     if (__atomic_load_n(&sim_this->pending, __ATOMIC_ACQUIRE) & SIM_PENDING_TLB)
         sim_serve_tlb(sim_this);
+    tlb_gen_check();
 }
 
 void tlb_flush_local_all(void)
 {
     sim_point();
+    if (sim_opt.mutation == SIM_MUTATE_NO_FULL)
+        return;
     oracle_flush(this_cpu_id(), 0, 0, true);
 }
 
@@ -178,10 +186,6 @@ static void shootdown(uintptr_t start, uintptr_t end, bool full)
     }
     for (unsigned cpu = 0; cpu < sim_opt.cpus; cpu++)
         while (__atomic_load_n(&requests[cpu][self].state, __ATOMIC_ACQUIRE) != 0) {
-            if (sim_cpu_idle(cpu)) {
-                serve_request(cpu, self);
-                continue;
-            }
             tlb_poll();
             cpu_relax();
         }
@@ -269,13 +273,61 @@ void smp_wait_flag(const uint32_t *flag)
     irq_restore(flags);
 }
 
+/* A function for a CPU's idle loop. */
+struct task {
+    void (*fn)(void *);
+    void *arg;
+    unsigned caller;
+    uint32_t state; /* atomic: 0 free, 1 being written or run, 2 to be run */
+    uint32_t done;  /* atomic */
+};
+static struct task tasks[SIM_MAX_CPUS];
+
+bool sim_run_task(void)
+{
+    struct task *t = &tasks[this_cpu_id()];
+    uint32_t asked = 2;
+    unsigned caller;
+
+    if (!__atomic_compare_exchange_n(&t->state, &asked, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return false;
+    irq_enable();
+    caller = t->caller;
+    t->fn(t->arg);
+    STORE_RELEASE(t->done, 1);
+    smp_wake(caller);
+    irq_disable();
+    return true;
+}
+
+void smp_call(unsigned cpu, void (*fn)(void *), void *arg)
+{
+    struct task *t = &tasks[cpu];
+    uint32_t none = 0;
+
+    if (cpu == this_cpu_id()) {
+        fn(arg);
+        return;
+    }
+    if (!__atomic_compare_exchange_n(&t->state, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        sim_fail(SIM_TEST, "two smp_call() to CPU %u at once", cpu);
+    t->fn = fn;
+    t->arg = arg;
+    t->caller = this_cpu_id();
+    WRITE_ONCE(t->done, 0);
+    STORE_RELEASE(t->state, 2);
+    smp_wake(cpu);
+    smp_wait_flag(&t->done);
+    STORE_RELEASE(t->state, 0);
+}
+
 uint64_t sim_tsc(void)
 {
     static uint64_t ticks;
     struct timespec t;
 
     if (!sim_opt.free_running)
-        return (ticks += 10) + 1000 * sim_steps();
+        return (ticks += 10) + (sim_opt.step_ns ? sim_opt.step_ns : 1000) * sim_steps();
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
@@ -295,6 +347,11 @@ uint64_t clock_cycles_to_us(uint64_t cycles)
     return cycles / 1000;
 }
 
+uint64_t clock_us_to_cycles(uint64_t us)
+{
+    return us * 1000;
+}
+
 uint64_t log_seconds(void)
 {
     return sim_tsc() / 1000000000;
@@ -306,6 +363,7 @@ void sim_arch_reset(void)
     failure_text[0] = '\0';
     memset(requests, 0, sizeof(requests));
     memset(calls, 0, sizeof(calls));
+    memset(tasks, 0, sizeof(tasks));
     counters = (struct tlb_counters){0};
     tlb_trace = NULL;
 }

@@ -29,6 +29,7 @@
 
 #include "tests/host/sim/internal.h"
 #include <arch/cpu.h>
+#include <arch/tlb_gen.h>
 
 #define STACK_SIZE         (256 * 1024)
 #define HANG_STEPS_DEFAULT 2000000
@@ -54,8 +55,9 @@ struct fiber {
 };
 static struct fiber fibers[SIM_MAX_CPUS];
 static void *main_sp;
-static unsigned running;       /* CPUs of this run */
-static uint32_t working;       /* atomic; of them not idle */
+static unsigned running;       /* CPUs of the machine; also stands for sim_run()'s caller */
+static unsigned active;        /* the first of them run a function */
+static uint32_t working;       /* atomic: whose function has not returned */
 static unsigned current;
 static bool abandoned;
 static void (*run_fn)(void *);
@@ -66,8 +68,8 @@ static uint32_t turn_mean;     /* marked points per turn */
 static bool by_priority;
 static uint64_t steps;         /* turns taken */
 static uint64_t pauses;        /* in a row by CPUs that do nothing else */
-static void (*storm_fn)(void);
-static uint32_t storm_every;
+static void (*storm_fn)(void), (*nmi_fn)(void);
+static uint32_t storm_every, nmi_every;
 
 /* Saves the callee-saved registers on the old stack, and takes them from the new one. */
 void sim_fiber_switch(void **save_sp, void *load_sp);
@@ -129,10 +131,10 @@ static void watch_progress(struct sim_cpu *c, bool relaxed)
 
 static bool runnable(unsigned cpu)
 {
-    return (!fibers[cpu].idle && !fibers[cpu].halted) || sim_cpus[cpu].pending;
+    return !fibers[cpu].halted || sim_cpus[cpu].pending;
 }
 
-/* Each returns `running` if no CPU has anything to do. */
+/* Both return `running` if no CPU has anything to do. */
 static unsigned pick_even(void)
 {
     unsigned n = 0, left;
@@ -156,6 +158,16 @@ static unsigned pick_highest(void)
         if (runnable(i) && (best == running || fibers[i].priority > fibers[best].priority))
             best = i;
     return best;
+}
+
+/* When nobody has anything to do, the run ends, or has met a deadlock. */
+static unsigned pick_for_halted(void)
+{
+    unsigned to = pick_even();
+
+    if (to == running && working)
+        sim_fail(SIM_HANG, "every CPU is halted, and nobody will wake one");
+    return to;
 }
 
 /* Ends this CPU's turn. relaxed: it cannot go on anyway, so it should not be picked again at once. */
@@ -184,16 +196,22 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
     switch_to(&fibers[c->id].sp, to);
 }
 
-/* A handler is a context of its own: what it calls is not part of what was interrupted. */
+/* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and going are those
+ * of the machine's dispatcher: out of the halted state first, and a safe point at the end. */
 static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
 {
     uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
 
     c->irq_off = true;
+    if (tlb_gen_is_idle()) {
+        tlb_gen_idle_exit();
+        oracle_idle_end(c->id);
+    }
     c->irq_depth++;
     c->locks_held = c->hook_depth = c->call_depth = 0;
     c->interrupts++;
     fn(c);
+    tlb_gen_check();
     if (c->locks_held)
         sim_fail(SIM_CONTEXT, "an interrupt handler ended with %u locks held", c->locks_held);
     c->locks_held = held;
@@ -203,22 +221,47 @@ static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
     c->irq_off = false;
 }
 
+static void run_nmi(struct sim_cpu *c)
+{
+    uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
+    bool off = c->irq_off, idle = tlb_gen_is_idle();
+
+    c->irq_off = true;
+    if (idle) {
+        tlb_gen_idle_exit();
+        oracle_idle_end(c->id);
+    }
+    c->nmi_depth++;
+    c->locks_held = c->hook_depth = c->call_depth = 0;
+    c->interrupts++;
+    nmi_fn();
+    c->locks_held = held;
+    c->hook_depth = hooks;
+    c->call_depth = calls;
+    c->nmi_depth--;
+    if (idle) {
+        oracle_idle_begin(c->id);
+        tlb_gen_idle_enter();
+    }
+    c->irq_off = off;
+}
+
 static void storm_handler(struct sim_cpu *c)
 {
     (void)c;
     storm_fn();
 }
 
-static void serve_pending(struct sim_cpu *c)
+static void pending_handler(struct sim_cpu *c)
 {
     uint32_t p = __atomic_load_n(&c->pending, __ATOMIC_ACQUIRE);
 
+    if (p & SIM_PENDING_WAKE)
+        __atomic_fetch_and(&c->pending, ~SIM_PENDING_WAKE, __ATOMIC_SEQ_CST);
     if (p & SIM_PENDING_TLB)
         sim_serve_tlb(c);
     if (p & SIM_PENDING_CALL)
-        run_handler(c, sim_serve_calls);
-    if (p & SIM_PENDING_WAKE)
-        __atomic_fetch_and(&c->pending, ~SIM_PENDING_WAKE, __ATOMIC_SEQ_CST);
+        sim_serve_calls(c);
 }
 
 /* A CPU's own counter, so that CPUs that run free share nothing. */
@@ -228,8 +271,13 @@ static void free_storm(struct sim_cpu *c)
     if (!storm_every)
         return;
     c->budget = storm_every / 2 + (uint32_t)((c->interrupts + c->id) * 0x9e3779b97f4a7c15ULL >> 40) % storm_every;
-    if (!c->irq_off && c->irq_depth == 0)
+    if (!c->irq_off)
         run_handler(c, storm_handler);
+}
+
+static bool due(uint32_t every)
+{
+    return every && rng_below(&sched_rng, every) < turn_mean;
 }
 
 void sim_point_slow(struct sim_cpu *c)
@@ -238,17 +286,18 @@ void sim_point_slow(struct sim_cpu *c)
         c->budget = INT64_MAX;
         return;
     }
-    if (!c->irq_off)
-        serve_pending(c);
+    if (!c->irq_off && __atomic_load_n(&c->pending, __ATOMIC_RELAXED))
+        run_handler(c, pending_handler);
     if (c->budget >= 0)
         return;
     if (sim_opt.free_running) {
         free_storm(c);
         return;
     }
-    if (storm_every && !c->irq_off && c->irq_depth == 0 &&
-        rng_below(&sched_rng, storm_every) < turn_mean)
+    if (!c->irq_off && due(storm_every))
         run_handler(c, storm_handler);
+    if (!c->nmi_depth && due(nmi_every))
+        run_nmi(c);
     reschedule(c, false);
 }
 
@@ -266,6 +315,16 @@ void sim_relax(void)
         reschedule(c, true);
 }
 
+static void wait_free(struct sim_cpu *c)
+{
+    const struct timespec moment = {.tv_nsec = 50000};
+
+    if (fibers[c->id].idle)
+        nanosleep(&moment, NULL);
+    else
+        sched_yield();
+}
+
 /* Interrupts are masked on entry and on return; in between one is taken. */
 void cpu_idle_wait(void)
 {
@@ -276,24 +335,24 @@ void cpu_idle_wait(void)
         sim_fail(SIM_HANG, "the only CPU halts");
     if (c->locks_held)
         sim_fail(SIM_CONTEXT, "CPU %u halts with lock %s held", c->id, sim_lock_name());
+    oracle_idle_begin(c->id);
+    tlb_gen_idle_enter();
     f->halted = true;
     while (!__atomic_load_n(&c->pending, __ATOMIC_SEQ_CST)) {
-        unsigned to;
-
-        if (sim_opt.free_running) {
-            sched_yield();
-            continue;
+        if (!sim_opt.free_running) {
+            steps++;
+            switch_to(&f->sp, pick_for_halted());
+        } else if (f->idle && !__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
+            return; /* the run is over */
+        } else {
+            wait_free(c);
         }
-        steps++;
-        to = pick_even();
-        if (to == running)
-            sim_fail(SIM_HANG, "every CPU is halted, and nobody will wake one");
-        switch_to(&f->sp, to);
     }
     f->halted = false;
-    c->irq_off = false;
-    serve_pending(c);
+    run_handler(c, pending_handler);
     c->irq_off = true;
+    tlb_gen_idle_exit();
+    oracle_idle_end(c->id);
 }
 
 void sim_irq_on(void)
@@ -308,9 +367,10 @@ void sim_irq_storm(void (*fn)(void), uint32_t every)
     storm_every = fn ? every : 0;
 }
 
-bool sim_cpu_idle(unsigned cpu)
+void sim_nmi_storm(void (*fn)(void), uint32_t every)
 {
-    return __atomic_load_n(&fibers[cpu].idle, __ATOMIC_SEQ_CST) != 0;
+    nmi_fn = fn;
+    nmi_every = fn ? every : 0;
 }
 
 void sim_kick(unsigned cpu, uint32_t what)
@@ -323,32 +383,37 @@ uint64_t sim_steps(void)
     return steps;
 }
 
-/* From here on others may serve its TLB requests; what came before it serves itself. */
-static void go_idle(struct sim_cpu *c)
+/* What a CPU does from the start of a run on: out of the idle loop, its function, and back. */
+static void run_cpu(struct sim_cpu *c)
 {
-    if (c->locks_held)
-        sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
-    c->irq_off = false;
-    __atomic_store_n(&fibers[c->id].idle, 1, __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&working, 1, __ATOMIC_SEQ_CST);
+    struct fiber *f = &fibers[c->id];
+
+    if (c->id < active) {
+        tlb_gen_idle_exit();
+        oracle_idle_end(c->id);
+        run_fn(run_arg);
+        if (c->locks_held)
+            sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
+        pauses = 0;
+        __atomic_store_n(&f->idle, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&working, 1, __ATOMIC_SEQ_CST);
+    }
+    c->irq_off = true;
+    do {
+        cpu_idle_wait();
+        while (sim_run_task())
+            ;
+    } while (!sim_opt.free_running || __atomic_load_n(&working, __ATOMIC_SEQ_CST) ||
+           __atomic_load_n(&c->pending, __ATOMIC_SEQ_CST));
 }
 
 static void fiber_main(void)
 {
-    struct sim_cpu *c;
-
 #ifdef SIM_ASAN
     __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
 #endif
-    c = sim_this;
-    run_fn(run_arg);
-    go_idle(c);
-    pauses = 0;
-    for (;;) {
-        serve_pending(c);
-        if (!c->pending)
-            switch_to(&fibers[c->id].sp, pick_even());
-    }
+    run_cpu(sim_this);
+    abort(); /* the caller goes on when all are idle, and never comes back here */
 }
 
 static void fiber_make(unsigned cpu)
@@ -376,8 +441,7 @@ static void fiber_make(unsigned cpu)
     sp -= 6;
     memset(sp, 0, 6 * sizeof(*sp));
     f->sp = sp;
-    f->idle = 0;
-    f->halted = false;
+    f->idle = f->halted = cpu >= active;
     f->priority = 1 + (uint32_t)rng_below(&sched_rng, 1u << 20);
     f->points = 0;
     begin_turn(cpu);
@@ -392,7 +456,7 @@ void sim_leave_run(void)
     abort();
 }
 
-static void run_by_schedule(unsigned n)
+static void run_by_schedule(void)
 {
     static const struct {
         uint32_t mean;
@@ -412,46 +476,32 @@ static void run_by_schedule(unsigned n)
     turn_mean = kinds[kind].mean;
     by_priority = kinds[kind].by_priority;
     pauses = 0;
-    working = n;
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < running; i++)
         fiber_make(i);
-    sim_stats.schedules++;
     switch_to(&main_sp, pick_even());
-    for (unsigned i = 0; i < n; i++)
-        fibers[i].idle = 1;
 }
 
 static void *thread_main(void *arg)
 {
-    const struct timespec moment = {.tv_nsec = 50000};
-    struct sim_cpu *c = arg;
-
-    sim_this = c;
-    c->budget = storm_every ? storm_every : INT32_MAX;
-    run_fn(run_arg);
-    go_idle(c);
-    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) || __atomic_load_n(&c->pending, __ATOMIC_SEQ_CST)) {
-        serve_pending(c);
-        nanosleep(&moment, NULL);
-    }
+    sim_this = arg;
+    sim_this->budget = storm_every ? storm_every : INT32_MAX;
+    run_cpu(sim_this);
     return NULL;
 }
 
-static void run_free(unsigned n)
+static void run_free(void)
 {
     pthread_t threads[SIM_MAX_CPUS];
 
-    working = n;
-    for (unsigned i = 0; i < n; i++)
-        fibers[i].idle = 0;
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < running; i++)
+        fibers[i].idle = i >= active;
+    for (unsigned i = 0; i < running; i++)
         if (pthread_create(&threads[i], NULL, thread_main, &sim_cpus[i]) != 0) {
             perror("thread of a simulated CPU");
             exit(2);
         }
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < running; i++)
         pthread_join(threads[i], NULL);
-    sim_stats.schedules++;
 }
 
 bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
@@ -460,14 +510,16 @@ bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
         return false;
     run_fn = fn;
     run_arg = arg;
-    running = n;
+    running = sim_opt.cpus;
+    active = working = n;
     sim_running = true;
     if (sim_opt.free_running)
-        run_free(n);
+        run_free();
     else
-        run_by_schedule(n);
+        run_by_schedule();
     sim_running = false;
-    for (unsigned i = 0; i < n; i++) {
+    sim_stats.schedules++;
+    for (unsigned i = 0; i < running; i++) {
         sim_stats.interrupts += sim_cpus[i].interrupts;
         sim_stats.calls += sim_cpus[i].calls;
         sim_cpus[i].interrupts = sim_cpus[i].calls = 0;
@@ -485,12 +537,14 @@ void sim_cpu_reset(void)
     rng_seed(&sched_rng, sim_opt.seed);
     abandoned = false;
     steps = pauses = 0;
-    storm_every = 0;
+    storm_every = nmi_every = 0;
     for (unsigned i = 0; i < SIM_MAX_CPUS; i++) {
         uintptr_t offset = sim_cpus[i].percpu_offset;
 
         sim_cpus[i] = (struct sim_cpu){.id = i, .percpu_offset = offset};
         fibers[i].idle = 1;
+        if (i < sim_opt.cpus)
+            per_cpu_ptr(&tlb_gen_cpu, i)->idle = 1;
     }
     boot_cpu = (struct sim_cpu){.budget = INT64_MAX, .percpu_offset = sim_cpus[0].percpu_offset};
 }

@@ -33,6 +33,8 @@ static uint64_t frame_count, frames_room;
 static uint64_t flushed_all[SIM_MAX_CPUS];        /* oracle time of the last full flush */
 static uint64_t flushed_structures[SIM_MAX_CPUS]; /* of the last flush of any kind */
 static uintptr_t used[SIM_MAX_CPUS][USED_SLOTS];  /* pages the CPU accessed: address, 0 = none */
+static bool away[SIM_MAX_CPUS];                   /* halted */
+static uint64_t owes[SIM_MAX_CPUS];               /* oracle time after which it must flush all before it goes on */
 static struct rng cache_rng;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -155,6 +157,45 @@ struct stale *stale_of_frame(struct frame *f, bool table)
     return NULL;
 }
 
+/* CPUs that are halted do not count, but owe a flush before they go on. */
+struct stale *stale_in_use(struct stale *s)
+{
+    bool in_use = false;
+
+    if (!s)
+        return NULL;
+    for (unsigned cpu = 0; cpu < sim_opt.cpus; cpu++) {
+        if (!(s->holders[cpu / 64] >> (cpu % 64) & 1))
+            continue;
+        if (away[cpu])
+            owes[cpu] = oracle_time;
+        else
+            in_use = true;
+    }
+    return in_use ? s : NULL;
+}
+
+void oracle_idle_begin(unsigned cpu)
+{
+    if (!oracle_on())
+        return;
+    oracle_lock();
+    away[cpu] = true;
+    owes[cpu] = 0;
+    oracle_unlock();
+}
+
+void oracle_idle_end(unsigned cpu)
+{
+    if (!oracle_on())
+        return;
+    oracle_lock();
+    if (away[cpu] && owes[cpu] && flushed_all[cpu] <= owes[cpu])
+        sim_fail(SIM_REUSE, "CPU %u comes out of HLT with old translations of addresses that were reused", cpu);
+    away[cpu] = false;
+    oracle_unlock();
+}
+
 const char *stale_holders(const struct stale *s)
 {
     static char text[200];
@@ -271,7 +312,7 @@ uint64_t sim_stale_count(void)
 
     oracle_lock();
     list_for_each_entry_safe(s, tmp, &stale_records, all)
-        n += !s->table && stale_alive(s);
+        n += !s->table && stale_alive(s) && stale_in_use(s);
     oracle_unlock();
     return n;
 }
@@ -324,7 +365,7 @@ void oracle_aliases_end(const struct oracle_promise *p)
     list_for_each_entry_safe(s, tmp, &stale_records, all) {
         if (s->stamp > p->time)
             break;
-        if (s->table || s->stamp > p->call_since[s->maker] || !stale_alive(s))
+        if (s->table || s->stamp > p->call_since[s->maker] || !stale_alive(s) || !stale_in_use(s))
             continue;
         sim_fail(SIM_COVER, "vm_unmap_aliases returned, and CPU %s may hold the translation of %#lx (level %u)",
                  stale_holders(s), (unsigned long)s->va, s->level);
@@ -396,6 +437,8 @@ void oracle_reset(void)
     memset(flushed_all, 0, sizeof(flushed_all));
     memset(flushed_structures, 0, sizeof(flushed_structures));
     memset(used, 0, sizeof(used));
+    memset(away, true, sizeof(away));
+    memset(owes, 0, sizeof(owes));
     memset(call_since, 0xff, sizeof(call_since));
     rng_seed(&cache_rng, sim_opt.seed ^ 0x7261636865ULL);
     oracle_tables_reset();
