@@ -1,8 +1,7 @@
 /*
  * ptmap.c: page-table pages and entries of the vmap range. See ptmap.h for the rules.
  *
- * Levels: 4 = PML4 (the arch's, never freed), 3 = PUD, 2 = PMD, 1 = PTE tables. Only level-1 tables
- * are ever given back; levels 2 and 3 of 32 TiB are at most 32 832 pages and follow the range in use.
+ * Levels: 4 = PML4 (the arch's, never freed), 3 = PUD, 2 = PMD, 1 = PTE tables.
  */
 #include "mm/ptmap.h"
 
@@ -191,7 +190,7 @@ err_t ptmap_map_leaf(uintptr_t va, struct page *head, pgprot_t prot)
             return ERR_BUSY;
         /* A CPU may hold the old table in its paging-structure cache and would walk it past the new
          * leaf (SDM 3A 4.10.3): flush before anything else takes its place. */
-        old = ptmap_unlink_table(va);
+        old = ptmap_unlink_table(va, 1);
         tlb_shootdown_all();
         ptmap_free_table(old);
     }
@@ -393,49 +392,48 @@ phys_addr_t ptmap_translate(uintptr_t va, pte_t *entry, unsigned *level)
 
 bool ptmap_has_table(uintptr_t va)
 {
-    unsigned long flags = irq_save();
-    pte_t *leaf, *pmd;
-    uintptr_t skip;
-    bool has;
-
-    pmd = entry_find(va, 2, &leaf, &skip);
-    has = pmd && pte_present(pte_read(pmd)) && !pte_leaf(pte_read(pmd));
-    irq_restore(flags);
-    return has;
+    return ptmap_next_table(va, va + PMD_SIZE, 1) == va;
 }
 
-uintptr_t ptmap_next_table(uintptr_t va, uintptr_t end)
+/* Bytes that one table of `level` maps. */
+static uintptr_t table_span(unsigned level)
 {
+    return 1UL << (PAGE_SHIFT + 9 * level);
+}
+
+uintptr_t ptmap_next_table(uintptr_t va, uintptr_t end, unsigned level)
+{
+    uintptr_t span = table_span(level);
+
     while (va < end) {
         unsigned long flags = irq_save();
-        pte_t *leaf, *pmd, e;
-        uintptr_t skip = PMD_SIZE;
+        uintptr_t skip = span;
+        pte_t *leaf, *above, e;
 
-        pmd = entry_find(va, 2, &leaf, &skip);
-        e = pmd ? pte_read(pmd) : 0;
+        above = entry_find(va, level + 1, &leaf, &skip);
+        e = above ? pte_read(above) : 0;
         irq_restore(flags);
-        if (pmd && pte_present(e) && !pte_leaf(e))
+        if (above && pte_present(e) && !(level < 3 && pte_leaf(e)))
             return va;
         if (end - va <= skip)
             break;
-        va += pmd ? PMD_SIZE : skip;
+        va += above ? span : skip;
     }
     return end;
 }
 
-struct page *ptmap_unlink_table(uintptr_t va)
+struct page *ptmap_unlink_table(uintptr_t va, unsigned level)
 {
-    pte_t *leaf, *pmd, e;
+    pte_t *leaf, *above, e;
     uintptr_t skip;
 
-    pmd = entry_find(va, 2, &leaf, &skip);
-    if (!pmd)
+    above = entry_find(va, level + 1, &leaf, &skip);
+    if (!above)
         return NULL;
-    e = pte_read(pmd);
-    if (!pte_present(e) || pte_leaf(e))
+    e = pte_read(above);
+    if (!pte_present(e) || (level < 3 && pte_leaf(e)) || !table_is_empty(pte_table(e)))
         return NULL;
-    ASSERT_DBG(table_is_empty(pte_table(e)));
-    pte_write(pmd, 0);
+    pte_write(above, 0);
     return phys_to_page(pte_phys(e));
 }
 

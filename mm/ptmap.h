@@ -54,13 +54,14 @@ void ptmap_table_unmap(pte_t *table, unsigned slot, unsigned n, enum ptmap_frame
 /* Frees the frames that PTMAP_SAFE left in [start, end), after the flush; returns how many. */
 unsigned long ptmap_free_kept(uintptr_t start, uintptr_t end);
 
-/* True if the 2 MiB slot of va has a last-level table. */
+/* Tables of a level (1: PTE, 2: PMD, 3: PUD) map 2 MiB, 1 GiB, 512 GiB. */
+/* True if the 2 MiB slot of va (aligned) has a last-level table. */
 bool ptmap_has_table(uintptr_t va);
-/* The first 2 MiB slot at or above va (2 MiB aligned) that may have one, or `end`. */
-uintptr_t ptmap_next_table(uintptr_t va, uintptr_t end);
-/* Unlinks that table, which must be empty, and returns its page for freeing after a flush of all
- * CPUs; NULL if there is none. The caller owns the 2 MiB. */
-struct page *ptmap_unlink_table(uintptr_t va);
+/* The first address at or above va (aligned to what a table of that level maps) that has one, or `end`. */
+uintptr_t ptmap_next_table(uintptr_t va, uintptr_t end, unsigned level);
+/* Unlinks the table of va, and returns its page for freeing after a flush of all CPUs; NULL if there is
+ * none or it is not empty. The caller owns all addresses that the table maps. */
+struct page *ptmap_unlink_table(uintptr_t va, unsigned level);
 /* Frees a page from ptmap_unlink_table after the flush. */
 void ptmap_free_table(struct page *table);
 

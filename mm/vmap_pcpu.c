@@ -41,6 +41,7 @@ err_t pblock_cpu_init(unsigned cpu)
         memset(q, 0, sizeof(*q));
         q->active = &no_block;
         q->cpu = cpu;
+        list_init(&q->full);
         list_init(&q->partial);
         list_init(&q->empty);
         list_init(&q->dirty);
@@ -166,7 +167,7 @@ static void park(struct pqueue *q, struct pblock *b)
     else if (b->pending_pages)
         list_move_to(b, &q->dirty, PBLOCK_DIRTY);
     else
-        b->state = PBLOCK_FULL;
+        list_move_to(b, &q->full, PBLOCK_FULL);
 }
 
 /* Frees of other contexts become pending ones. */
@@ -319,6 +320,24 @@ static struct pblock *pick_partial(struct pqueue *q, unsigned n, unsigned align)
     return NULL;
 }
 
+/* Addresses are short: any run that is long enough, wherever it is. */
+static struct pblock *pick_scraps(struct pqueue *q, unsigned n, unsigned align)
+{
+    struct list_head *lists[] = {&q->partial, &q->full};
+    struct pblock *b;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
+        list_for_each_entry(b, lists[i], link)
+        {
+            if (enter_run(b, 0, n, align)) {
+                list_del(&b->link);
+                return b;
+            }
+        }
+    }
+    return NULL;
+}
+
 static struct pblock *pick_empty(struct pqueue *q)
 {
     struct pblock *b;
@@ -374,9 +393,9 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     if (!b) {
         /* No addresses or no memory: wait for everything of this queue that can come back. */
         pblock_drain(q);
-        b = pick_partial(q, n, align);
+        b = pick_empty(q);
         if (!b)
-            b = pick_empty(q);
+            b = pick_scraps(q, n, align);
         if (!b)
             return NULL;
     }
@@ -599,13 +618,15 @@ static const char *check_queue(struct pqueue *q)
     }
     w = check_list(q, &q->partial, PBLOCK_PARTIAL, &seen);
     wrong = w ? w : wrong;
+    w = check_list(q, &q->full, PBLOCK_FULL, &seen);
+    wrong = w ? w : wrong;
     w = check_list(q, &q->empty, PBLOCK_EMPTY, &seen);
     wrong = w ? w : wrong;
     w = check_list(q, &q->dirty, PBLOCK_DIRTY, &seen);
     wrong = w ? w : wrong;
     w = check_list(q, &q->waiting, PBLOCK_WAITING, &seen);
     wrong = w ? w : wrong;
-    return seen > q->blocks ? "more blocks than counted" : wrong;
+    return seen != q->blocks ? "a wrong number of blocks" : wrong;
 }
 
 bool pblock_check(void)

@@ -33,7 +33,7 @@
 
 enum pblock_state {
     PBLOCK_ACTIVE,
-    PBLOCK_FULL, /* on no list: nothing freed, next to nothing free */
+    PBLOCK_FULL, /* nothing freed, next to nothing free */
     PBLOCK_DIRTY,
     PBLOCK_WAITING,
     PBLOCK_PARTIAL,
@@ -84,7 +84,7 @@ _Static_assert(offsetof(struct pblock, starts) % CACHE_LINE == 0, "lookups read 
 /* One owner: a CPU's task context, or its interrupt handlers. */
 struct pqueue {
     struct pblock *active;
-    struct list_head partial, empty, dirty, waiting;
+    struct list_head full, partial, empty, dirty, waiting;
     uint64_t last_stamp, stamped_pages, advanced_at;
     uint64_t used_pages; /* live, pending and waiting, without the active block's current run */
     uint32_t waiting_blocks, empty_blocks, blocks, cpu;
@@ -180,6 +180,7 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
         bitmap_set(b->pending, slot, span);
     b->pending_pages += (uint16_t)span;
     if (unlikely(b->state == PBLOCK_FULL)) {
+        list_del(&b->link);
         list_add_tail(&b->link, &q->dirty);
         b->state = PBLOCK_DIRTY;
     }

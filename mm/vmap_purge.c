@@ -352,28 +352,29 @@ void vmap_force_purge(void)
 
 #define RECLAIM_BATCH 64
 
-/* Takes up to RECLAIM_BATCH free 2 MiB slots that have a table out of the tree, from *from on. */
-static unsigned take_slots(uintptr_t *from, struct vm_area **slots)
+/* Takes up to RECLAIM_BATCH free ranges of `span` bytes that have a table of `level` out of the tree, from *from on. */
+static unsigned take_slots(uintptr_t *from, struct vm_area **slots, unsigned level, uintptr_t span)
 {
     unsigned n = 0;
     uintptr_t start, end;
 
     while (n < RECLAIM_BATCH && area_space_next_free(*from, &start, &end)) {
-        uintptr_t slot = ALIGN_UP(start, BLOCK_SIZE);
+        uintptr_t slot = ALIGN_UP(start, span);
 
-        if (slot + BLOCK_SIZE > end || slot < start) {
+        if (slot < start || slot >= end || end - slot < span) {
             *from = end;
             continue;
         }
-        *from = slot + BLOCK_SIZE;
-        if (!ptmap_has_table(slot)) {
-            *from = ptmap_next_table(slot, end);
+        slot = ptmap_next_table(slot, ALIGN_DOWN(end, span), level);
+        *from = MIN(slot + span, end);
+        if (slot >= ALIGN_DOWN(end, span)) {
+            *from = end;
             continue;
         }
         slots[n] = area_new();
         if (!slots[n])
             break;
-        if (area_space_take_at(slots[n], slot, slot + BLOCK_SIZE) == OK)
+        if (area_space_take_at(slots[n], slot, slot + span) == OK)
             n++;
         else
             area_delete(slots[n]);
@@ -381,28 +382,34 @@ static unsigned take_slots(uintptr_t *from, struct vm_area **slots)
     return n;
 }
 
-/*
- * A table goes back only while its addresses belong to nobody, and after a flush that drops it from every paging-structure
- * cache (SDM 3A 4.10.2.2; case E3): so its 2 MiB are taken out of the tree meanwhile.
- */
-void purge_reclaim_tables(void)
+static void reclaim_level(unsigned level)
 {
+    uintptr_t span = 1UL << (PAGE_SHIFT + 9 * level), from = vmap_start;
     struct vm_area *slots[RECLAIM_BATCH];
     struct page *tables[RECLAIM_BATCH];
-    uintptr_t from = vmap_start;
     unsigned n;
 
-    if (purge_lock(&purge.never) != LOCKED)
-        return;
-    while ((n = take_slots(&from, slots)) != 0) {
+    while ((n = take_slots(&from, slots, level, span)) != 0) {
         for (unsigned i = 0; i < n; i++)
-            tables[i] = ptmap_unlink_table(slots[i]->start);
+            tables[i] = ptmap_unlink_table(slots[i]->start, level);
         tlb_shootdown_all();
         for (unsigned i = 0; i < n; i++) {
             ptmap_free_table(tables[i]);
             area_space_give(slots[i]);
         }
     }
+}
+
+/*
+ * A table goes back only while its addresses belong to nobody, and after a flush that drops it from every paging-structure
+ * cache (SDM 3A 4.10.2.2; case E3): so they are taken out of the tree meanwhile. From the last level up.
+ */
+void purge_reclaim_tables(void)
+{
+    if (purge_lock(&purge.never) != LOCKED)
+        return;
+    for (unsigned level = 1; level <= 3; level++)
+        reclaim_level(level);
     purge_unlock();
 }
 
