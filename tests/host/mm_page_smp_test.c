@@ -272,7 +272,7 @@ static void produce_consume(void *arg)
         } else {
             while (LOAD_ACQUIRE(ring_in) == ring_out)
                 sim_relax();
-            if (ring_out % 2)
+            if (ring_out % 7 == 0)
                 free_page(ring[ring_out % RING]);
             else
                 page_free_bulk(&ring[ring_out % RING], 1);

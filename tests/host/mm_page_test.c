@@ -346,7 +346,7 @@ static void expect_refused(struct page *p, unsigned order, const char *why)
 
 static void bad_frees(void **state)
 {
-    struct page *p, *q;
+    struct page *p, *q, *out[7];
     uint64_t bad;
 
     (void)state;
@@ -377,6 +377,16 @@ static void bad_frees(void **state)
     for (unsigned i = 0; i < 4; i++)
         free_page(p + i);
     expect_refused(p + 2, 0, NULL);
+    /* Among others, in one call. */
+    assert_int_equal(page_alloc_bulk(out, 4, PAGE_ANY_NODE), 4);
+    out[4] = out[1];
+    out[5] = pfn_to_page(2);
+    q = out[2];
+    out[2] = out[0];
+    out[6] = q;
+    bad = page_bad_frees();
+    page_free_bulk(out, 7);
+    assert_int_equal(page_bad_frees(), bad + 3);
     p = alloc_page();
     q = alloc_page();
     assert_ptr_not_equal(p, q);
