@@ -19,7 +19,7 @@
 #include <arch/trap.h>
 #include <arch/watchdog.h>
 
-#define QUICK_LOOPS   (32 * 1024) /* of all workers together, in each pass */
+#define QUICK_LOOPS   (64 * 1024) /* of all workers together, in each pass */
 #define LOOPS_MIN     16          /* of one worker */
 #define WARM_UP_MAX   256
 #define CHUNKS        100 /* parts of a pass: progress, and what an interrupt spoils */

@@ -16,6 +16,7 @@
 #define POOLED      1000
 #define RING        64
 #define PURGE_EVERY 128
+#define STEADY      (16 * PURGE_EVERY)
 
 static uint64_t pool_sum(void)
 {
@@ -203,6 +204,7 @@ KTEST(producer_consumer, "C8: one CPU allocates, another frees: addresses stay b
     /* What lives, what waits for the purge, and pools of the same order. */
     KT_EXPECT(va_max - used <= 16 * PURGE_EVERY * 2 * PAGE_SIZE);
     KT_EXPECT(pool_sum() <= 8 * PURGE_EVERY);
-    KT_EXPECT(hits > 80 || !vmap_config.pools);
+    /* The steady state needs some purges to have filled the pool. */
+    KT_EXPECT(hits > 80 || !vmap_config.pools || n < STEADY);
     free_page(page);
 }

@@ -135,8 +135,9 @@ KTEST(ram_cross_cpu, "A2, A6: map on one CPU, unmap on the next, purge on a thir
     for (unsigned i = 0; i < n; i++) {
         while (pop(&w[i], &m))
             check_and_unmap(&m);
-        kt_pages_put(&w[i].pages);
     }
+    for (unsigned i = 0; i < n; i++)
+        kt_pages_put(&w[i].pages);
     vm_unmap_aliases();
     KT_EXPECT(kt_counter("vmap_blocks") <= kt_cpus() || vmap_config.blocks_all);
     KT_EXPECT(kt_selfcheck());

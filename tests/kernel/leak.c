@@ -13,13 +13,9 @@
 #include "tests/kernel/runner.h"
 #include <arch/smp.h>
 
-/* Frames that may stay with caches: some for the machine, and a few for each CPU. */
-#define LEAK_PAGES         64
-#define LEAK_PAGES_PER_CPU 4
-/* Page-table pages that may stay: last-level ones go back, those of a GiB or more stay once used, and
- * the workers of the aligned tests use several GiB each. */
-#define LEAK_TABLES         256
-#define LEAK_TABLES_PER_CPU 32
+/* Frames that may stay with caches, and page tables: some for the machine, and a few for each CPU. */
+#define LEAK_PAGES         32
+#define LEAK_PAGES_PER_CPU 2
 
 static struct vmap_counters base;
 static uint64_t expected_bad_frees;
@@ -70,7 +66,7 @@ static void compare(const struct vmap_counters *now)
         KT_FAIL("leak: %lu free pages, %lu before; page tables %lu and %lu; caches may keep %lu",
                 (unsigned long)now->free_pages, (unsigned long)base.free_pages,
                 (unsigned long)now->pt_pages, (unsigned long)base.pt_pages, (unsigned long)bound);
-    if (now->pt_pages > base.pt_pages + LEAK_TABLES + LEAK_TABLES_PER_CPU * smp_cpus())
+    if (now->pt_pages > base.pt_pages + bound)
         KT_FAIL("leak: %lu page-table pages, %lu before", (unsigned long)now->pt_pages,
                 (unsigned long)base.pt_pages);
     if (now->va_used != base.va_used)
