@@ -70,7 +70,7 @@ static const struct {
 
 /* Constant after apic_init(). */
 static bool present, x2apic;
-static volatile uint32_t *mmio;
+static volatile uint32_t *regs;
 static uint64_t mmio_phys;
 static uint64_t timer_hz;
 
@@ -89,7 +89,7 @@ static uint32_t reg_read(unsigned reg)
 {
     if (x2apic)
         return (uint32_t)rdmsr(MSR_X2APIC + reg / 16);
-    return mmio[reg / 4];
+    return regs[reg / 4];
 }
 
 static void reg_write(unsigned reg, uint32_t v)
@@ -97,7 +97,7 @@ static void reg_write(unsigned reg, uint32_t v)
     if (x2apic)
         wrmsr(MSR_X2APIC + reg / 16, v);
     else
-        mmio[reg / 4] = v;
+        regs[reg / 4] = v;
 }
 
 static unsigned max_lvt(void)
@@ -149,6 +149,11 @@ bool apic_present(void)
 bool apic_is_x2apic(void)
 {
     return x2apic;
+}
+
+volatile void *apic_mmio(void)
+{
+    return regs;
 }
 
 const char *apic_mode_name(void)
@@ -373,8 +378,8 @@ static err_t find_mode(void)
     mmio_phys = base & APIC_BASE_ADDR;
     if (x2apic)
         return OK;
-    mmio = arch_ioremap ? arch_ioremap(mmio_phys, PAGE_SIZE, CACHE_UC) : NULL;
-    if (!mmio) {
+    regs = arch_ioremap ? arch_ioremap(mmio_phys, PAGE_SIZE, CACHE_UC) : NULL;
+    if (!regs) {
         kprintf("# apic: cannot map %#lx: one CPU, no timer\n", mmio_phys);
         return ERR_NOENT;
     }

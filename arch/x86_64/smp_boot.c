@@ -51,6 +51,7 @@ static const uint8_t halt_code[] = {0xfa, 0xf4, 0xeb, 0xfd};
 
 struct ap_slot *ap_slots;
 uint32_t ap_slot_count;
+volatile void *ap_apic_mmio;
 uint32_t ap_strays;
 
 static struct smp_report report;
@@ -151,9 +152,9 @@ static void trampoline_remove(phys_addr_t page)
 
 /* ---- slots ---- */
 
-static bool slot_fill(struct ap_slot *s, unsigned cpu, const struct smp_config *c)
+static bool slot_fill(struct ap_slot *s, unsigned cpu, const struct acpi_cpu *a,
+                      const struct smp_config *c)
 {
-    const struct acpi_cpu *a = acpi_other_cpu(cpu - 1);
     size_t percpu = ALIGN_UP(percpu_size(), PAGE_SIZE);
     char *mem = c->alloc(percpu + gdt_cpu_size(), a->node);
 
@@ -169,12 +170,12 @@ static bool slot_fill(struct ap_slot *s, unsigned cpu, const struct smp_config *
     return true;
 }
 
-/* As many as there is memory for. */
+/* One for each of the first `n` others, as far as there is memory; returns how many. The boot CPU
+ * is not among them by its initial APIC ID; where firmware has renumbered, only its APIC knows. */
 static unsigned slots_make(const struct smp_config *c, unsigned n)
 {
-    size_t words = (n + 1) * sizeof(uintptr_t);
-    uintptr_t *offsets = c->alloc(ALIGN_UP(words, PAGE_SIZE), 0);
-    unsigned i;
+    uintptr_t *offsets = c->alloc(ALIGN_UP((n + 1) * sizeof(*offsets), PAGE_SIZE), 0);
+    unsigned i, made = 0;
 
     ap_slots = c->alloc(ALIGN_UP(n * sizeof(*ap_slots), PAGE_SIZE), 0);
     if (!offsets || !ap_slots) {
@@ -182,13 +183,18 @@ static unsigned slots_make(const struct smp_config *c, unsigned n)
         return 0;
     }
     percpu_set_table(offsets, n + 1);
-    for (i = 0; i < n; i++) {
-        if (!slot_fill(&ap_slots[i], i + 1, c)) {
-            kprintf("# smp: memory for %u of %u CPUs only\n", i + 1, n + 1);
+    for (i = 0; i < acpi_other_cpus() && made < n; i++) {
+        const struct acpi_cpu *a = acpi_other_cpu(i);
+
+        if (a->apic_id == boot_apic_id)
+            continue;
+        if (!slot_fill(&ap_slots[made], made + 1, a, c)) {
+            kprintf("# smp: memory for %u of %u CPUs only\n", made + 1, n + 1);
             break;
         }
+        made++;
     }
-    return i;
+    return made;
 }
 
 static unsigned count_state(enum ap_state state)
@@ -403,6 +409,7 @@ static void start_others(const struct smp_config *c, unsigned others)
         return;
     entries[0] = boot_entry;
     irq_register(VECTOR_STOP, stop_interrupt);
+    ap_apic_mmio = apic_mmio();
     trampoline_install(c->trampoline);
     start_all(c->trampoline);
     trampoline_remove(c->trampoline);

@@ -37,7 +37,8 @@ _Static_assert(AP_WAITING == 1 && AP_ARRIVED == 2, "trampoline.asm: AP_WAITING, 
 /* Constant while CPUs start. */
 extern struct ap_slot *ap_slots;
 extern uint32_t ap_slot_count;
-extern uint32_t ap_strays; /* CPUs that came and found no slot, or not theirs any more */
+extern volatile void *ap_apic_mmio; /* the local APIC's registers; NULL in x2APIC mode */
+extern uint32_t ap_strays;          /* CPUs that came and found no slot, or not theirs any more */
 
 /* In trampoline.asm. */
 extern const char __trampoline_start[], __trampoline_end[], trampoline_fields[];

@@ -15,6 +15,11 @@ AP_ARRIVED   equ 2
 MSR_MISC_ENABLE equ 0x1a0
 XD_DISABLE_HIGH equ 4           ; bit 34, in EDX
 MSR_EFER        equ 0xc0000080
+MSR_APIC_BASE   equ 0x1b
+APIC_BASE_EXTD  equ 1 << 10
+APIC_BASE_EN    equ 1 << 11
+MSR_X2APIC_ID   equ 0x802
+APIC_ID         equ 0x20
 CR0_PE          equ 1
 
 SEL_CODE64 equ 0x08
@@ -22,7 +27,7 @@ SEL_DATA   equ 0x10
 SEL_CODE32 equ 0x18
 
 global trampoline_fields, ap_entry, stack_call
-extern smp_ap_main, ap_slots, ap_slot_count, ap_strays
+extern smp_ap_main, ap_slots, ap_slot_count, ap_strays, ap_apic_mmio
 
 %define OFF(label) (label - trampoline_begin)
 
@@ -135,19 +140,46 @@ ap_entry:
     shr ebx, 24
     mov edx, ebx
 
-; EDX: the ID. Find its slot among the ap_slot_count ones and claim it; a CPU that is in none of them, comes too
-; late, or comes again, stops here for good.
+; EDX: the ID. Find its slot among the ap_slot_count ones and claim it; a CPU that is in none of them, comes
+; too late, or comes again, stops here for good.
 .have_id:
+    xor r10d, r10d
+.look_up:
     mov rdi, [ap_slots]
     mov ecx, [ap_slot_count]
 .next:
     test ecx, ecx
-    jz .stray
+    jz .not_found
     cmp [rdi + SLOT_APIC_ID], edx
     je .found
     add rdi, SLOT_SIZE
     dec ecx
     jmp .next
+
+; Firmware may have renumbered the APICs, and the MADT then has the new numbers: once more, with the ID
+; register. Each CPU is still in the mode that firmware left it in; no 0x8xx MSR unless EXTD is set (case G8).
+.not_found:
+    test r10d, r10d
+    jnz .stray
+    inc r10d
+    mov ecx, MSR_APIC_BASE
+    rdmsr
+    test eax, APIC_BASE_EN
+    jz .stray
+    test eax, APIC_BASE_EXTD
+    jz .xapic
+    mov ecx, MSR_X2APIC_ID
+    rdmsr
+    mov edx, eax
+    jmp .look_up
+.xapic:
+    mov rdi, [ap_apic_mmio]
+    test rdi, rdi
+    jz .stray
+    mov edx, [rdi + APIC_ID]
+    shr edx, 24
+    jmp .look_up
+
 .found:
     mov eax, AP_WAITING
     mov ecx, AP_ARRIVED

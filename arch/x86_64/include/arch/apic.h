@@ -41,6 +41,8 @@ void apic_restore(void);
 
 bool apic_present(void);
 bool apic_is_x2apic(void);
+/* The registers in memory; NULL in x2APIC mode. */
+volatile void *apic_mmio(void);
 /* "xapic", "x2apic", "none". */
 const char *apic_mode_name(void);
 /* Read from the calling CPU's own APIC, never from a copy. */
