@@ -4,7 +4,7 @@
 # It is linked with all of mm/, compiled unmodified against tests/host/include and with CONFIG_DEBUG, and with
 # the simulation and its hooks. A program of another flavour names its own folder (see below).
 
-SIM_FLAGS := -Iarch/x86_64/include -DCONFIG_DEBUG
+SIM_FLAGS := -Iarch/x86_64/include -DCONFIG_DEBUG -fno-strict-aliasing
 SIM_SRCS := $(sort $(wildcard tests/host/sim/*.c))
 SIM_MM_SRCS := $(sort $(wildcard mm/*.c)) arch/x86_64/tlb_gen.c
 SIM_LINK := @tests/host/sim/wrap.opts -Wl,-T,tests/host/sim/mm_data.ld
@@ -30,6 +30,29 @@ $(HOST_OUT)/$(1): $$(patsubst %.c,$(HOST_OUT)/sim.dir/%.o,$(2)) $(HOST_OUT)/libs
 -include $$(patsubst %.c,$(HOST_OUT)/sim.dir/%.d,$(2))
 endef
 
+# A deliberately broken build: tests/host/mutants/NAME.sed changes one file, which its first line names with the rules
+# that may find it. A script that changes nothing is an error.
+define sim_mutant
+HOST_TESTS += mm_mutant_$(1)
+$(HOST_OUT)/mutants/$(1)/mutant.c: tests/host/mutants/$(1).sed $$(shell sed -n '1s/^# \([^:]*\):.*/\1/p' tests/host/mutants/$(1).sed)
+	@mkdir -p $$(@D)
+	$$(Q)sed -f $$^ >$$@.new
+	@if cmp -s $$@.new $$(word 2,$$^); then echo "tests/host/mutants/$(1).sed changes nothing in $$(word 2,$$^)"; exit 1; fi
+	@mv $$@.new $$@
+$(HOST_OUT)/mutants/$(1)/expect.c: tests/host/mutants/$(1).sed
+	@mkdir -p $$(@D)
+	@sed -n '1s/^# [^:]*: \([^:]*\):.*/extern const char mutant_name[], mutant_rules[];\
+	const char mutant_name[] = "$(1)";\
+	const char mutant_rules[] = "\1";/p' $$< >$$@
+$(HOST_OUT)/mutants/$(1)/%.o: $(HOST_OUT)/mutants/$(1)/%.c tests/host/mm.mk
+	$$(Q)$$(HOSTCC) $$(HOST_CFLAGS) $$(HOST_SAN) $$(SIM_FLAGS) -Imm -c $$< -o $$@
+$(HOST_OUT)/mm_mutant_$(1): $(HOST_OUT)/sim.dir/tests/host/mm_mutant_test.o $(HOST_OUT)/mutants/$(1)/mutant.o \
+		$(HOST_OUT)/mutants/$(1)/expect.o $(HOST_OUT)/libsim.a $(HOST_OUT)/libmm.a $(HOST_OUT)/libhost.a
+	$$(Q)$$(HOSTCC) $$(HOST_SAN) -pthread $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
+		$$(SIM_LINK) -lcmocka -o $$@
+-include $(HOST_OUT)/mutants/$(1)/mutant.d
+endef
+
 $(eval $(call sim_archives,$(HOST_OUT),$$(HOSTCC),$$(HOST_SAN)))
 
 $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
@@ -37,3 +60,5 @@ $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
 $(eval $(call sim_test,mm_free_test,tests/host/mm_free_test.c))
 TSAN_TESTS += mm_free_test
 $(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
+SIM_MUTANTS := $(patsubst tests/host/mutants/%.sed,%,$(sort $(wildcard tests/host/mutants/*.sed)))
+$(foreach m,$(SIM_MUTANTS),$(eval $(call sim_mutant,$(m))))

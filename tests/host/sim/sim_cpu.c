@@ -391,6 +391,7 @@ static void run_cpu(struct sim_cpu *c)
     if (c->id < active) {
         tlb_gen_idle_exit();
         oracle_idle_end(c->id);
+        sim_irq_on();
         run_fn(run_arg);
         if (c->locks_held)
             sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
