@@ -1,8 +1,9 @@
 ; trampoline.asm: the way of another CPU from SIPI to C.
 ;
-; The part in section .trampoline is copied to a page below 1 MiB, whose number is the SIPI's vector. It is
-; position-independent but for the fields at its end, which smp_boot.c fills in (struct
-; trampoline_fields there). It writes nothing and uses no stack. The rest runs in the kernel's text.
+; The part in section .trampoline is copied to a page below 1 MiB, whose number is the SIPI's
+; vector. It is position-independent but for the fields at its end, which smp_boot.c fills in
+; (struct trampoline_fields there). It writes nothing and uses no stack. The rest runs in the
+; kernel's text.
 
 ; struct ap_slot (smp_boot.h)
 SLOT_APIC_ID equ 0
@@ -33,7 +34,8 @@ extern smp_ap_main, ap_slots, ap_slot_count, ap_strays, ap_apic_mmio
 
 section .trampoline progbits alloc noexec nowrite align=16
 
-; Real mode, CS:IP = page >> 4:0, interrupts off, caches off (CR0.CD after INIT), nothing else known.
+; Real mode, CS:IP = page >> 4:0, interrupts off, caches off (CR0.CD after INIT), nothing else
+; known.
 bits 16
 trampoline_begin:
     cli
@@ -49,8 +51,8 @@ trampoline_begin:
     mov cr0, eax
     o32 jmp far [OFF(far32)]
 
-; Protected mode, flat, paging off. NX must be allowed before it can be switched on, and be on before
-; tables that have NX bits are loaded; CR4 is the boot CPU's, with PAE and perhaps LA57.
+; Protected mode, flat, paging off. NX must be allowed before it can be switched on, and be on
+; before tables that have NX bits are loaded; CR4 is the boot CPU's, with PAE and perhaps LA57.
 bits 32
 protected:
     mov ax, SEL_DATA
@@ -111,8 +113,8 @@ section .text
 bits 64
 default rel
 
-; Long mode, the kernel's tables, no stack, no IDT. Which CPU is this? The initial APIC ID by CPUID leaf
-; 1FH or 0BH (EDX), if they have processors at their first level (EBX), else by leaf 1.
+; Long mode, the kernel's tables, no stack, no IDT. Which CPU is this? The initial APIC ID by
+; CPUID leaf 1FH or 0BH (EDX), if they have processors at their first level (EBX), else by leaf 1.
 ap_entry:
     xor eax, eax
     cpuid
@@ -140,8 +142,8 @@ ap_entry:
     shr ebx, 24
     mov edx, ebx
 
-; EDX: the ID. Find its slot among the ap_slot_count ones and claim it; a CPU that is in none of them, comes
-; too late, or comes again, stops here for good.
+; EDX: the ID. Find its slot among the ap_slot_count ones and claim it; a CPU that is in none of
+; them, comes too late, or comes again, stops here for good.
 .have_id:
     xor r10d, r10d
 .look_up:
@@ -156,8 +158,9 @@ ap_entry:
     dec ecx
     jmp .next
 
-; Firmware may have renumbered the APICs, and the MADT then has the new numbers: once more, with the ID
-; register. Each CPU is still in the mode that firmware left it in; no 0x8xx MSR unless EXTD is set (case G8).
+; Firmware may have renumbered the APICs, and the MADT then has the new numbers: once more, with
+; the ID register. Each CPU is still in the mode that firmware left it in; no 0x8xx MSR unless
+; EXTD is set (case G8).
 .not_found:
     test r10d, r10d
     jnz .stray
@@ -195,8 +198,8 @@ ap_entry:
     hlt
     jmp .halt
 
-; void stack_call(void *top, void (*fn)(void *), void *arg). The old RBP stays in the chain of frames, so
-; that a backtrace goes on to the caller.
+; void stack_call(void *top, void (*fn)(void *), void *arg). The old RBP stays in the chain of
+; frames, so that a backtrace goes on to the caller.
 stack_call:
     push rbp
     mov rbp, rsp

@@ -16,8 +16,8 @@ static inline uint64_t rdtsc(void)
     return ((uint64_t)hi << 32) | lo;
 }
 /* Begin and end of a measured section: nothing before the first one is still running, nothing after
- * the second one has begun (SDM 2B, RDTSC: LFENCE before orders the read, LFENCE behind it what follows). RDTSCP would
- * save one fence at the end, but not every CPU has it (QEMU's qemu64). */
+ * the second one has begun (SDM 2B, RDTSC: LFENCE before orders the read, LFENCE behind it what
+ * follows). RDTSCP would save one fence at the end, but not every CPU has it (QEMU's qemu64). */
 static inline uint64_t cycles_begin(void)
 {
     uint32_t lo, hi;
