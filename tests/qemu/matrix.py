@@ -45,6 +45,7 @@ class Row:
     lines: tuple = ()  # regular expressions, each found in some line
     absent: tuple = ()  # found in none
     seconds: float = None  # at most, for all of it
+    start_us: int = None  # at most, to start the other CPUs
     means: tuple = ()  # (test, most): limits of the mean of op=pair
     # How it is run.
     tier: str = "quick"
@@ -79,7 +80,7 @@ FILES = {"second_madt": second_madt(), "spcr_com2": spcr_com2()}
 DEFAULT_RUN = Row("default-run", boot="uefi", smp="64", mem="2G", options="", seconds=120, timeout=400,
                   lines=(r"^# run .*profile=quick",))
 
-CPUS = [Row(f"pvh-smp{n}", smp=str(n), options=ALL) for n in (1, 2, 3, 8, 64)]
+CPUS = [Row(f"pvh-smp{n}", smp=str(n), options=ALL, start_us=10**6) for n in (1, 2, 3, 8, 64)]
 
 DOORS = [
     Row("uefi-smp4", boot="uefi", smp="4", options=ALL, lines=(r"^# boot door=uefi",)),
@@ -124,6 +125,9 @@ OPTIONS = [
         lines=(r"^# boot door=uefi", r"^# error: .*desing.*did you mean 'design'")),
     Row("no-nx", cpu="qemu64,-nx", verdict="error", lines=(r"no NX",)),
 ]
+
+# Machines whose clocks differ and whose TSC does not.
+SAME_TSC = ("pvh-smp2", "no-hpet", "no-pit", "no-hpet-no-pit", "pvh-pc")
 
 # Exact: with -icount the time stamp counter counts instructions.
 INSTRUCTIONS = [

@@ -70,7 +70,7 @@ class Log:
 
 
 # Diagnostics of this form are records: "# name key=value key=value …".
-RECORDS = ("boot", "cpus", "machine", "run", "alive", "bench", "rate", "counter", "lock")
+RECORDS = ("boot", "cpus", "machine", "run", "alive", "bench", "rate", "counter")
 # Keys that a record must have; all others are free.
 REQUIRED = {
     "machine": ("cpus_found", "cpus_used", "apic", "tsc_hz", "tsc_source", "emulated", "hypervisor",

@@ -42,6 +42,8 @@ def check_machine(row, log, result):
     asked, got = mib(row.mem), int(machine["mem_mib"])
     # Firmware and the frame array take their share.
     require(asked * 0.85 - 48 <= got <= asked, f"mem_mib={got} of {asked}", result)
+    require(row.start_us is None or int(machine["start_us"]) <= row.start_us,
+            f"start_us={machine['start_us']}, at most {row.start_us}", result)
     require(10**8 < int(machine["tsc_hz"]) < 10**10, f"tsc_hz={machine['tsc_hz']}", result)
 
 
@@ -135,3 +137,15 @@ def test_boot(row, boots):
     for log, result in zip(logs[1:], results[1:]):
         require(log.records["bench"] == logs[0].records["bench"],
                 f"figures differ from those of {results[0].log_path}", result)
+
+
+def test_clock_sources_agree(boots):
+    """Whatever a machine has to measure with, its TSC has the same frequency within 1 %."""
+    rows = [row for row in matrix.rows() if row.name in matrix.SAME_TSC]
+    assert len(rows) == len(matrix.SAME_TSC)
+    hz = {}
+    for row in rows:
+        result = boots.results(row)[0]
+        check_verdict(row, result)
+        hz[row.name] = int(metalmap_log.parse_file(result.log_path).machine()["tsc_hz"])
+    assert max(hz.values()) - min(hz.values()) < min(hz.values()) / 100, hz
