@@ -1,12 +1,13 @@
 /*
  * bench.c: runs a measured task: workers, gates, passes, and what is made of their times.
  *
- * Worker i runs on CPU i modulo the CPUs; those of one CPU run one after another. Each one sets up, warms
- * up, then runs two passes: one with a time for each operation (histogram), one with nothing but the
- * operations (mean, rate); and again so for the halves of the operation if it has any. Passes begin at a
- * gate. Samples that an interrupt of this CPU fell into are dropped and counted.
+ * Worker i runs on CPU i modulo the CPUs; those of one CPU run one after another. Each one sets up,
+ * warms up, then runs two passes: one with a time for each operation (histogram), one with nothing
+ * but the operations (mean, rate); and again so for the halves of the operation if it has any.
+ * Passes begin at a gate. Samples that an interrupt of this CPU fell into are dropped and counted.
  *
- * Loop counts follow from options and CPUs only, never from time, so that a run under -icount repeats.
+ * Loop counts follow from options and CPUs only, never from time, so that a run under -icount
+ * repeats.
  */
 #include "lib/muldiv.h"
 #include "lib/printf.h"
@@ -27,20 +28,22 @@
 
 enum { PASS_TIMED, PASS_MEAN, PASS_HALVES_TIMED, PASS_HALVES_MEAN, PASSES };
 
-/* What one CPU knows about one bench; written by that CPU, read by the boot CPU when all have ended. */
+/* What one CPU knows about one bench; written by that CPU, read by the boot CPU when all have
+ * ended. */
 struct bench_cpu {
     struct kbench_worker w;
     struct histogram *hist[BENCH_OPS];
-    uint64_t ticks[BENCH_OPS], ops[BENCH_OPS];             /* untimed pass */
-    uint64_t spoilt_ticks[BENCH_OPS], spoilt_ops[BENCH_OPS]; /* parts with interrupts, one CPU only */
+    uint64_t ticks[BENCH_OPS], ops[BENCH_OPS]; /* untimed pass */
+    uint64_t spoilt_ticks[BENCH_OPS],
+        spoilt_ops[BENCH_OPS]; /* parts with interrupts, one CPU only */
     uint64_t dropped[BENCH_OPS];
-    uint64_t empty;   /* cycles of an empty sample */
-    uint64_t usec;    /* of all untimed passes */
+    uint64_t empty;                   /* cycles of an empty sample */
+    uint64_t usec;                    /* of all untimed passes */
     uint64_t passed, failed, xfailed; /* repeats */
-    uint64_t wall;    /* CPU 0: from gate to gate around the untimed pass */
-    uint32_t started; /* passes begun */
-    uint32_t chunk;   /* of the present pass, for the heartbeat */
-    bool mine_failed; /* this repeat */
+    uint64_t wall;                    /* CPU 0: from gate to gate around the untimed pass */
+    uint32_t started;                 /* passes begun */
+    uint32_t chunk;                   /* of the present pass, for the heartbeat */
+    bool mine_failed;                 /* this repeat */
 } __cacheline;
 
 struct bench_run {
@@ -99,7 +102,8 @@ unsigned bench_workers_seen(void)
     return workers_seen;
 }
 
-/* ---- one worker, on its CPU ------------------------------------------------------------------------ */
+/* ---- one worker, on its CPU
+ * ------------------------------------------------------------------------ */
 
 static bool op_empty(struct kbench_worker *w)
 {
@@ -110,11 +114,11 @@ static bool op_empty(struct kbench_worker *w)
 /* What a sample costs with nothing in it, the call through a pointer included. */
 static uint64_t empty_cost(struct bench_cpu *bc)
 {
-    bool (*volatile op)(struct kbench_worker *w) = op_empty;
+    bool (*volatile op)(struct kbench_worker * w) = op_empty;
     uint64_t best = UINT64_MAX;
 
     for (unsigned i = 0; i < EMPTY_SAMPLES; i++) {
-        bool (*fn)(struct kbench_worker *w) = op;
+        bool (*fn)(struct kbench_worker * w) = op;
         uint64_t t0 = cycles_begin();
         bool ok = fn(&bc->w);
         uint64_t t1 = cycles_end();
@@ -387,7 +391,8 @@ static void run_cpu(void *arg)
         run_worker(r, cpu, id);
 }
 
-/* ---- the whole, on the boot CPU --------------------------------------------------------------------- */
+/* ---- the whole, on the boot CPU
+ * --------------------------------------------------------------------- */
 
 static uint64_t loops_of(const struct kbench *b, unsigned workers)
 {
@@ -575,7 +580,8 @@ void bench_run(const struct ktest *t, struct bench_result *out)
     run_free(&run);
 }
 
-/* ---- Linux's order: each worker shuffles the family for itself -------------------------------------- */
+/* ---- Linux's order: each worker shuffles the family for itself
+ * -------------------------------------- */
 
 static struct {
     struct bench_run run[ARRAY_SIZE(running)];

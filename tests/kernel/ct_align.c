@@ -1,8 +1,9 @@
 /*
  * Alignments and sizes at which the address arithmetic could wrap (B1).
  *
- * align(start, 2^63) wraps to 0, start + size and size + align - 1 wrap to small numbers, and then every free range, or
- * one at address 0, looks large enough. Every call must give an aligned address in the range, or NULL.
+ * align(start, 2^63) wraps to 0, start + size and size + align - 1 wrap to small numbers, and then
+ * every free range, or one at address 0, looks large enough. Every call must give an aligned
+ * address in the range, or NULL.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
@@ -13,8 +14,8 @@ static void check(const void *p, size_t size, size_t align)
 {
     uintptr_t va = (uintptr_t)p;
 
-    if (va % align != 0 || va < VMAP_BASE ||
-        va + size > VMAP_BASE + vmap_config.range_size || va + size < va)
+    if (va % align != 0 || va < VMAP_BASE || va + size > VMAP_BASE + vmap_config.range_size ||
+        va + size < va)
         KT_FAIL("%p for 0x%lx bytes aligned to 0x%lx", p, (unsigned long)size,
                 (unsigned long)align);
     vfree(p);

@@ -1,5 +1,6 @@
 /*
- * What is decided about the API, so that users can rely on it: sizes that are refused, guards, bad frees, zeroing.
+ * What is decided about the API, so that users can rely on it: sizes that are refused, guards, bad
+ * frees, zeroing.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -8,8 +9,8 @@
 KTEST(sizes_refused, "0, overflow and more than physical memory: NULL, and nothing changes")
 {
     const size_t sizes[] = {
-        0, SIZE_MAX, SIZE_MAX - PAGE_SIZE + 2, SIZE_MAX / 2, 1UL << 63, 1UL << 52,
-        (page_total() + 1) * PAGE_SIZE,
+        0,         SIZE_MAX,  SIZE_MAX - PAGE_SIZE + 2,       SIZE_MAX / 2,
+        1UL << 63, 1UL << 52, (page_total() + 1) * PAGE_SIZE,
     };
     uint64_t used, areas, frames, failed;
 
@@ -92,9 +93,9 @@ static unsigned do_bad_frees(struct bad *b)
     unsigned n = 0;
 
     n++, vfree(b->area + 1);
-    n++, vfree(b->area + PAGE_SIZE); /* interior */
+    n++, vfree(b->area + PAGE_SIZE);     /* interior */
     n++, vfree(b->area + 3 * PAGE_SIZE); /* its guard */
-    n++, vunmap(b->area); /* another kind */
+    n++, vunmap(b->area);                /* another kind */
     n++, iounmap(b->area);
     n++, vm_unmap_ram(b->area, 3);
     n++, vfree(b->map);
@@ -105,7 +106,7 @@ static unsigned do_bad_frees(struct bad *b)
     n++, vm_unmap_ram(b->ram, 3); /* too large */
     n++, vm_unmap_ram(b->ram, 0);
     n++, vm_unmap_ram(b->ram + PAGE_SIZE, 1); /* interior */
-    n++, vfree(b->freed); /* twice */
+    n++, vfree(b->freed);                     /* twice */
     n++, vunmap(b->freed);
     n++, vfree(not_vmalloc);
     n++, vfree((void *)(VMAP_BASE + vmap_config.range_size - PAGE_SIZE));

@@ -1,8 +1,9 @@
 /*
  * pcpu_get_vm_areas: areas at one base, searched from the top down (B4).
  *
- * A search that gives up at the first gap that is too small fails although there is room; one that steps below the range,
- * or adds offsets past the end, must fail cleanly; and whatever was cut out before a failure must go back.
+ * A search that gives up at the first gap that is too small fails although there is room; one that
+ * steps below the range, or adds offsets past the end, must fail cleanly; and whatever was cut out
+ * before a failure must go back.
  */
 #include "mm/cache.h"
 #include "mm/vmap.h"

@@ -1,8 +1,9 @@
 /*
  * Calls before the allocator is up (C7).
  *
- * Lookups come early: from a fault handler, a stack walk, a list for people. Every call must fail cleanly. The state
- * "not up yet" is had again by taking the allocator down; then it is built anew, and works.
+ * Lookups come early: from a fault handler, a stack walk, a list for people. Every call must fail
+ * cleanly. The state "not up yet" is had again by taking the allocator down; then it is built anew,
+ * and works.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

@@ -1,8 +1,8 @@
 /*
  * No addresses left (B9).
  *
- * Every call must give NULL and one line, and change nothing; the purge notifiers are asked before that; and when there is
- * room again everything works.
+ * Every call must give NULL and one line, and change nothing; the purge notifiers are asked before
+ * that; and when there is room again everything works.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

@@ -1,8 +1,9 @@
 /*
  * Every flush covers what was unmapped (E9).
  *
- * Ranges are computed from pointers that move while a loop unmaps; an end computed too late, or a page too short, leaves
- * one stale translation in a thousand. So: random sizes and kinds, and for each the logged flushes must cover it.
+ * Ranges are computed from pointers that move while a loop unmaps; an end computed too late, or a
+ * page too short, leaves one stale translation in a thousand. So: random sizes and kinds, and for
+ * each the logged flushes must cover it.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

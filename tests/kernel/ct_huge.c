@@ -1,9 +1,10 @@
 /*
  * 2 MiB leaves: what maps what.
  *
- * D1: a lookup that takes a leaf for a table, or forgets the offset in the leaf, gives a wrong page. D8: changing a part of
- * a leaf without splitting it writes entries into the data. D10: an exact 2 MiB must not go one level too deep, and
- * what is not aligned must not be mapped by a leaf. B8: what a guard page costs behind a 2 MiB area.
+ * D1: a lookup that takes a leaf for a table, or forgets the offset in the leaf, gives a wrong
+ * page. D8: changing a part of a leaf without splitting it writes entries into the data. D10: an
+ * exact 2 MiB must not go one level too deep, and what is not aligned must not be mapped by a leaf.
+ * B8: what a guard page costs behind a 2 MiB area.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"

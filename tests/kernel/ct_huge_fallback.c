@@ -1,9 +1,9 @@
 /*
  * 2 MiB areas where there is no contiguous memory, and leaves over old tables.
  *
- * D2: an area that gets some 2 MiB blocks and some single pages must not be mapped with the 2 MiB stride: its addresses
- * would show frames it does not own. D3: a leaf is put where an empty page table was, which is freed: others may be
- * walking it.
+ * D2: an area that gets some 2 MiB blocks and some single pages must not be mapped with the 2 MiB
+ * stride: its addresses would show frames it does not own. D3: a leaf is put where an empty page
+ * table was, which is freed: others may be walking it.
  */
 #include "lib/list.h"
 #include "mm/vmap.h"

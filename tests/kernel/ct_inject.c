@@ -1,10 +1,10 @@
 /*
  * Every allocation inside an allocation fails once (B7, D9, and "out of memory in any call").
  *
- * For each kind of inner request (objects, frames, page-table pages) and each operation, the k-th and all later
- * requests fail, k = 0, 1, 2, … The call must give NULL or work without it; then everything is back. Splitting a
- * free range in the middle needs an object: the case in which an allocator calls itself. Areas that fail
- * half-way are unmapped over parts that were never mapped.
+ * For each kind of inner request (objects, frames, page-table pages) and each operation, the k-th
+ * and all later requests fail, k = 0, 1, 2, … The call must give NULL or work without it; then
+ * everything is back. Splitting a free range in the middle needs an object: the case in which an
+ * allocator calls itself. Areas that fail half-way are unmapped over parts that were never mapped.
  */
 #include "mm/cache.h"
 #include "mm/vmap.h"

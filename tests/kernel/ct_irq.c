@@ -1,9 +1,9 @@
 /*
  * Allocating and freeing in an interrupt handler (E12).
  *
- * The timer's handler frees what the task has queued, and allocates and frees itself, while the task does the same: a lock
- * taken with interrupts on deadlocks here. The link of the queue lies in the first word of the area itself, so
- * that area must still be mapped when the handler gets to it.
+ * The timer's handler frees what the task has queued, and allocates and frees itself, while the
+ * task does the same: a lock taken with interrupts on deadlocks here. The link of the queue lies in
+ * the first word of the area itself, so that area must still be mapped when the handler gets to it.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -13,10 +13,10 @@
 #include <arch/cpu.h>
 #include <arch/percpu.h>
 
-#define HZ           2000
-#define PER_TICK     8
-#define QUEUE_MAX    64
-#define SECONDS_MAX  20
+#define HZ          2000
+#define PER_TICK    8
+#define QUEUE_MAX   64
+#define SECONDS_MAX 20
 
 struct object {
     struct object *next;

@@ -10,8 +10,8 @@
 
 KTEST(kvmalloc_sizes, "kvmalloc: small from caches, large by vmalloc, contents kept")
 {
-    const size_t sizes[] = {1, 8, 16, 17, 100, 512, 1000, 4096, KMALLOC_MAX, KMALLOC_MAX + 1,
-                            3 * PAGE_SIZE, 100000};
+    const size_t sizes[] = {
+        1, 8, 16, 17, 100, 512, 1000, 4096, KMALLOC_MAX, KMALLOC_MAX + 1, 3 * PAGE_SIZE, 100000};
     void *p[ARRAY_SIZE(sizes)];
 
     for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
@@ -70,7 +70,8 @@ static void check_step(uint64_t **p, size_t *size, size_t next)
     *size = next;
 }
 
-KTEST(vrealloc_contents, "vrealloc: contents survive growing and shrinking, failures change nothing")
+KTEST(vrealloc_contents,
+      "vrealloc: contents survive growing and shrinking, failures change nothing")
 {
     size_t size = PAGE_SIZE;
     uint64_t *p = vrealloc(NULL, size);

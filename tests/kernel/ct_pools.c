@@ -1,9 +1,10 @@
 /*
  * The nodes' pools of ready ranges.
  *
- * C3: pools are emptied by purges, by the shortage of addresses and refilled by frees, all at once: ranges must not get
- * lost, and lengths must agree. A pool that nobody uses must shrink to nothing, by at least a quarter with each purge.
- * C8: with one CPU that allocates and another that frees, ranges must come back to the one that allocates.
+ * C3: pools are emptied by purges, by the shortage of addresses and refilled by frees, all at once:
+ * ranges must not get lost, and lengths must agree. A pool that nobody uses must shrink to nothing,
+ * by at least a quarter with each purge. C8: with one CPU that allocates and another that frees,
+ * ranges must come back to the one that allocates.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -202,8 +203,8 @@ KTEST(producer_consumer, "C8: one CPU allocates, another frees: addresses stay b
             (unsigned long)n, (unsigned long)hits, (unsigned long)(va_max - used),
             (unsigned long)pool_sum());
     /* What lives, what waits for the purge, and pools of the same order. */
-    KT_EXPECT(va_max - used <= (vmap_config.blocks_all ? 32 * PMD_SIZE
-                                                       : 16 * PURGE_EVERY * 2 * PAGE_SIZE));
+    KT_EXPECT(va_max - used <=
+              (vmap_config.blocks_all ? 32 * PMD_SIZE : 16 * PURGE_EVERY * 2 * PAGE_SIZE));
     KT_EXPECT(pool_sum() <= 8 * PURGE_EVERY);
     /* The steady state needs some purges to have filled the pool. */
     KT_EXPECT(hits > 80 || !vmap_config.pools || n < STEADY);

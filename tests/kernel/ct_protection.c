@@ -1,6 +1,6 @@
 /*
- * Protections: what is writable does not execute, what executes or is read-only cannot be written, NULL and the guard
- * of the kernel's own pages fault. Also for supervisor writes: CR0.WP is on.
+ * Protections: what is writable does not execute, what executes or is read-only cannot be written,
+ * NULL and the guard of the kernel's own pages fault. Also for supervisor writes: CR0.WP is on.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -46,7 +46,8 @@ KTEST(protections, "NX, write protection and NULL, by access")
     free_page(page);
 }
 
-KTEST(protection_flags, "flags of __vmalloc: executable, read-only, and never both writable and executable")
+KTEST(protection_flags,
+      "flags of __vmalloc: executable, read-only, and never both writable and executable")
 {
     struct page *page = alloc_page();
     unsigned level;

@@ -1,9 +1,10 @@
 /*
  * What a purge costs and what it flushes.
  *
- * C1: the time of a purge is linear in the areas that wait, with a small constant, and the counter of lazy pages ends at
- * exactly 0. C2: one flush for all of them. C4: no lock is held for long while it runs. E10: a few far
- * apart areas become one full flush, not a loop over everything between them; a small one stays a ranged flush.
+ * C1: the time of a purge is linear in the areas that wait, with a small constant, and the counter
+ * of lazy pages ends at exactly 0. C2: one flush for all of them. C4: no lock is held for long
+ * while it runs. E10: a few far apart areas become one full flush, not a loop over everything
+ * between them; a small one stays a ranged flush.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
@@ -18,7 +19,7 @@
 
 struct share {
     struct page *pages[MAPPED_MAX]; /* the same one many times */
-    uint64_t n; /* of each CPU */
+    uint64_t n;                     /* of each CPU */
 };
 
 /* Pages of an area: one, or where small ones come from blocks, too many for one. */

@@ -1,9 +1,10 @@
 /*
  * Questions about addresses, right ones and wrong ones.
  *
- * D4: read-only queries get what a confused caller or a dump tool has: NULL, user addresses, non-canonical ones, the
- * direct map, the edges of the range, freed addresses. They answer no, and never fault. And for live areas of every
- * kind the answer is right for every byte, and no for the guard.
+ * D4: read-only queries get what a confused caller or a dump tool has: NULL, user addresses,
+ * non-canonical ones, the direct map, the edges of the range, freed addresses. They answer no, and
+ * never fault. And for live areas of every kind the answer is right for every byte, and no for the
+ * guard.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -27,9 +28,20 @@ KTEST(query_odd_addresses, "D4: queries about addresses that are nothing")
 {
     const uintptr_t range_end = VMAP_BASE + vmap_config.range_size;
     const uintptr_t outside[] = {
-        0, 1, 0x1000, 0x00007fffffffe000, 0x0000800000000000, 0x8000000000000000,
-        VMAP_BASE - 1, VMAP_BASE - PAGE_SIZE, range_end, range_end + PAGE_SIZE - 1,
-        DIRECT_MAP_BASE + 0x200000, (uintptr_t)check_nothing, UINTPTR_MAX, UINTPTR_MAX - 15,
+        0,
+        1,
+        0x1000,
+        0x00007fffffffe000,
+        0x0000800000000000,
+        0x8000000000000000,
+        VMAP_BASE - 1,
+        VMAP_BASE - PAGE_SIZE,
+        range_end,
+        range_end + PAGE_SIZE - 1,
+        DIRECT_MAP_BASE + 0x200000,
+        (uintptr_t)check_nothing,
+        UINTPTR_MAX,
+        UINTPTR_MAX - 15,
     };
     char *p = vmalloc(PAGE_SIZE);
 
@@ -84,8 +96,8 @@ static void check_area(const char *p, size_t size, enum vm_kind kind, struct rng
         const char *at = p + page + in_page[i % 4];
 
         memset(&info, 0, sizeof(info));
-        if (!find_vm_area(at, &info) || info.start != p || info.size != size ||
-            info.kind != kind || !info.caller)
+        if (!find_vm_area(at, &info) || info.start != p || info.size != size || info.kind != kind ||
+            !info.caller)
             KT_FAIL("%p: start %p size 0x%lx kind %u caller %p instead of %p 0x%lx %u", at,
                     info.start, (unsigned long)info.size, info.kind, info.caller, p,
                     (unsigned long)size, kind);

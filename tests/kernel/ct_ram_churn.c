@@ -1,9 +1,11 @@
 /*
- * Blocks of vm_map_ram between CPUs: mapped on one, unmapped on the next, purged by a third, all at once.
+ * Blocks of vm_map_ram between CPUs: mapped on one, unmapped on the next, purged by a third, all at
+ * once.
  *
- * A2: the queue that owns a block and the index that finds it are both per CPU; taking the wrong one's lock while a block
- * is linked or unlinked breaks the lists. A6: a walker on the list node of a block that is being freed.
- * A4: a block that is found by a purge before it is complete. Data: each mapping shows its own worker's pages.
+ * A2: the queue that owns a block and the index that finds it are both per CPU; taking the wrong
+ * one's lock while a block is linked or unlinked breaks the lists. A6: a walker on the list node of
+ * a block that is being freed. A4: a block that is found by a purge before it is complete. Data:
+ * each mapping shows its own worker's pages.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"

@@ -1,9 +1,10 @@
 /*
  * What vm_unmap_aliases flushes of the blocks of vm_map_ram.
  *
- * A1: a block with no room left is on no free list. If some of its pages are unmapped while others live, a flush that
- * walks free lists only never sees them, and another CPU goes on reading through the unmapped address.
- * A8: a range that was flushed must not be flushed again for as long as the block lives.
+ * A1: a block with no room left is on no free list. If some of its pages are unmapped while others
+ * live, a flush that walks free lists only never sees them, and another CPU goes on reading through
+ * the unmapped address. A8: a range that was flushed must not be flushed again for as long as the
+ * block lives.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
@@ -44,8 +45,8 @@ static void check_full_block(struct kt_pages *pages, void **m, unsigned cpu)
     kt_flush_log_start();
     vm_unmap_aliases();
     KT_EXPECT_EQ(kt_flush_log_stop(), 1);
-    KT_EXPECT(kt_flush_covers((uintptr_t)m[VICTIM],
-                              (uintptr_t)m[VICTIM] + KT_BLOCK_ALLOC * PAGE_SIZE));
+    KT_EXPECT(
+        kt_flush_covers((uintptr_t)m[VICTIM], (uintptr_t)m[VICTIM] + KT_BLOCK_ALLOC * PAGE_SIZE));
     if (kt_read_on(cpu, m[VICTIM], &value))
         KT_FAIL("a stale translation: cpu %u read %lx", cpu, (unsigned long)value);
     kt_flush_log_start();

@@ -1,9 +1,10 @@
 /*
  * Finding blocks by address (A3).
  *
- * The index that is hashed by address over the CPUs must never use a CPU number that does not exist, whatever the APIC
- * IDs are, and must give the same place on insertion, lookup and removal, on every CPU. So: enough blocks, made on all
- * CPUs, that every place of the hash is used twice, each found and unmapped by another CPU.
+ * The index that is hashed by address over the CPUs must never use a CPU number that does not
+ * exist, whatever the APIC IDs are, and must give the same place on insertion, lookup and removal,
+ * on every CPU. So: enough blocks, made on all CPUs, that every place of the hash is used twice,
+ * each found and unmapped by another CPU.
  */
 #include "lib/string.h"
 #include "tests/kernel/helpers.h"

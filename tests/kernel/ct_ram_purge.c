@@ -1,9 +1,9 @@
 /*
  * Which blocks a purge keeps (A7).
  *
- * A block whose pages are all free or dirty could be given back. Doing so with every purge throws away blocks that are
- * as good as new, and the next vm_map_ram has to build one. Kept are those with at least a quarter never
- * used; when addresses are short, none.
+ * A block whose pages are all free or dirty could be given back. Doing so with every purge throws
+ * away blocks that are as good as new, and the next vm_map_ram has to build one. Kept are those
+ * with at least a quarter never used; when addresses are short, none.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

@@ -1,10 +1,10 @@
 /*
  * Long ranges and their ends in the page tables.
  *
- * B10: a range that is longer than what one table covers, and not a multiple of it, must have tables to its last
- * page. D9: an unmap must pass over absent entries, tables and tables of tables at the start, in the middle and at
- * the end, in few steps. The ranges are congruent areas, which need no memory; pages are mapped at their ends and on
- * both sides of each kind of boundary.
+ * B10: a range that is longer than what one table covers, and not a multiple of it, must have
+ * tables to its last page. D9: an unmap must pass over absent entries, tables and tables of tables
+ * at the start, in the middle and at the end, in few steps. The ranges are congruent areas, which
+ * need no memory; pages are mapped at their ends and on both sides of each kind of boundary.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
@@ -90,9 +90,14 @@ static void check_area(uint64_t size)
 KTEST(range_edges, "B10, D9: the ends of long ranges, and unmapping over holes")
 {
     const uint64_t sizes[] = {
-        PMD_SIZE - PAGE_SIZE, PMD_SIZE,          PMD_SIZE + PAGE_SIZE,
-        SZ_1G - PAGE_SIZE,    SZ_1G,             SZ_1G + PAGE_SIZE,
-        3 * SZ_1G,            SZ_512G + 2 * SZ_1G + PAGE_SIZE,
+        PMD_SIZE - PAGE_SIZE,
+        PMD_SIZE,
+        PMD_SIZE + PAGE_SIZE,
+        SZ_1G - PAGE_SIZE,
+        SZ_1G,
+        SZ_1G + PAGE_SIZE,
+        3 * SZ_1G,
+        SZ_512G + 2 * SZ_1G + PAGE_SIZE,
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {

@@ -1,9 +1,10 @@
 /*
  * The list of areas, and counters, beside allocations (B5, F5).
  *
- * A list that holds the allocator's lock while it walks makes everybody wait (Linux spent half of its time in it once);
- * one that does not must cope with areas that vanish under it. Judged are the median, not the worst time, which on an
- * emulated CPU is the host's; and that lines are whole and in order.
+ * A list that holds the allocator's lock while it walks makes everybody wait (Linux spent half of
+ * its time in it once); one that does not must cope with areas that vanish under it. Judged are the
+ * median, not the worst time, which on an emulated CPU is the host's; and that lines are whole and
+ * in order.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"

@@ -1,9 +1,10 @@
 /*
  * What a search costs, in nodes visited: figures that do not depend on the clock.
  *
- * B2: the time of an allocation must not grow with the number of holes (or areas) except by the depth of a tree.
- * B3: freed areas that wait for the purge must not be found, and must not make lookups dearer.
- * The areas are vmaps of one page, which need addresses and page tables, and no memory.
+ * B2: the time of an allocation must not grow with the number of holes (or areas) except by the
+ * depth of a tree. B3: freed areas that wait for the purge must not be found, and must not make
+ * lookups dearer. The areas are vmaps of one page, which need addresses and page tables, and no
+ * memory.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

@@ -1,10 +1,11 @@
 /*
  * Stale translations, and flushes while others cannot listen.
  *
- * E4: a flush that reaches the own CPU only. And the rule above all: a freed address is not handed out again until every
- * CPU has dropped its translation. E1: the one who waits for a flush, and the one who is waited for, each with
- * interrupts off: it ends only because whoever spins answers. E5: frames go back at once (frames=early),
- * which is documented, and checked here. D7: one root for all CPUs.
+ * E4: a flush that reaches the own CPU only. And the rule above all: a freed address is not handed
+ * out again until every CPU has dropped its translation. E1: the one who waits for a flush, and the
+ * one who is waited for, each with interrupts off: it ends only because whoever spins answers. E5:
+ * frames go back at once (frames=early), which is documented, and checked here. D7: one root for
+ * all CPUs.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"

@@ -1,8 +1,8 @@
 /*
  * An area is seen whole or not at all (F6).
  *
- * Another CPU asks for the address that the next allocation will have, again and again. Whenever it gets an answer, all of
- * it must be right; and reading must not find half of the pages.
+ * Another CPU asks for the address that the next allocation will have, again and again. Whenever it
+ * gets an answer, all of it must be right; and reading must not find half of the pages.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"
@@ -77,8 +77,7 @@ KTEST(half_built, "F6: no lookup sees an area half made")
     }
     STORE_RELEASE(look.stop, 1u);
     kt_join(1);
-    kt_note("test=half_built rounds=%lu same_address=%lu looks=%lu seen=%lu",
-            (unsigned long)rounds, (unsigned long)same, (unsigned long)look.looks,
-            (unsigned long)look.seen);
+    kt_note("test=half_built rounds=%lu same_address=%lu looks=%lu seen=%lu", (unsigned long)rounds,
+            (unsigned long)same, (unsigned long)look.looks, (unsigned long)look.seen);
     KT_EXPECT(same != 0 && look.seen != 0);
 }

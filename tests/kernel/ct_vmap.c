@@ -1,9 +1,9 @@
 /*
  * vmap: who owns the pages, what maps them, with which cache mode.
  *
- * D6: VM_MAP_PUT_PAGES hands the pages over, once; without it they stay the caller's; flags must not share bits.
- * D12: a frame goes back while something still maps it. E11: an unmapped alias lives on, with the old cache mode,
- * in the tables or in a TLB, while a new one is made.
+ * D6: VM_MAP_PUT_PAGES hands the pages over, once; without it they stay the caller's; flags must
+ * not share bits. D12: a frame goes back while something still maps it. E11: an unmapped alias
+ * lives on, with the old cache mode, in the tables or in a TLB, while a new one is made.
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"

@@ -1,8 +1,9 @@
 /*
  * vread: the bytes that are there, zeros for what is not, and never a fault.
  *
- * F1: in a block of vm_map_ram, reads that begin anywhere but at the first mapped page must give that page's bytes, not
- * the first one's. So every start page, several offsets and lengths are compared with a model of what is mapped.
+ * F1: in a block of vm_map_ram, reads that begin anywhere but at the first mapped page must give
+ * that page's bytes, not the first one's. So every start page, several offsets and lengths are
+ * compared with a model of what is mapped.
  */
 #include "lib/string.h"
 #include "mm/vmap.h"

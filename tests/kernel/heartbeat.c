@@ -1,8 +1,9 @@
 /*
- * heartbeat.c: "# alive" lines every five seconds and the watchdog's look at all CPUs, from the boot CPU's timer.
+ * heartbeat.c: "# alive" lines every five seconds and the watchdog's look at all CPUs, from the
+ * boot CPU's timer.
  *
- * The handler prints whole lines only and takes no lock but the console's. Two interrupts a second: with
- * one CPU the measured passes leave out what they interrupt (bench.c).
+ * The handler prints whole lines only and takes no lock but the console's. Two interrupts a second:
+ * with one CPU the measured passes leave out what they interrupt (bench.c).
  */
 #include "lib/printf.h"
 #include "tests/kernel/runner.h"

@@ -175,7 +175,8 @@ static struct vm_area **take(uint64_t size)
     return pcpu_get_vm_areas(&offset, &bytes, 1, PAGE_SIZE);
 }
 
-/* Congruent areas are addresses and nothing else, so that any range can be filled with a few of them. */
+/* Congruent areas are addresses and nothing else, so that any range can be filled with a few of
+ * them. */
 bool kt_eat_addresses(uint64_t leave)
 {
     struct vm_area **room;

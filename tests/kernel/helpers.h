@@ -55,7 +55,7 @@ struct kt_flush {
     bool full;
 };
 void kt_flush_log_start(void);
-unsigned kt_flush_log_stop(void);           /* how many there were */
+unsigned kt_flush_log_stop(void);               /* how many there were */
 const struct kt_flush *kt_flush_at(unsigned i); /* i below that and below KT_FLUSHES_MAX */
 /* True if the logged flushes drop every page of [start, end). */
 bool kt_flush_covers(uintptr_t start, uintptr_t end);
@@ -64,7 +64,8 @@ bool kt_flush_covers(uintptr_t start, uintptr_t end);
 bool kt_eat_addresses(uint64_t leave);
 void kt_spit_addresses(void);
 
-/* Waits, answering TLB requests, until *word is at least `value`; false after some seconds. Any CPU. */
+/* Waits, answering TLB requests, until *word is at least `value`; false after some seconds. Any
+ * CPU. */
 bool kt_wait_for(const uint64_t *word, uint64_t value);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * ktest.c: what tests call: failures, work on other CPUs, accesses that may fault, counters.
  *
- * A failure goes to the outcome of the CPU it happened on if that has one of its own, else to that of the test
- * which the whole machine runs. Only the first one is kept.
+ * A failure goes to the outcome of the CPU it happened on if that has one of its own, else to that
+ * of the test which the whole machine runs. Only the first one is kept.
  */
 #include "lib/printf.h"
 #include "lib/string.h"
@@ -57,8 +57,7 @@ void kt_fail(const char *file, int line, const char *fmt, ...)
             if (*p == '/')
                 name = p + 1;
         }
-        n = (size_t)ksnprintf(o->why, sizeof(o->why), "%s:%d: cpu %u: ", name, line,
-                              this_cpu_id());
+        n = (size_t)ksnprintf(o->why, sizeof(o->why), "%s:%d: cpu %u: ", name, line, this_cpu_id());
         n = MIN(n, sizeof(o->why) - 1);
         va_start(ap, fmt);
         kvsnprintf(o->why + n, sizeof(o->why) - n, fmt, ap);
@@ -163,7 +162,7 @@ void kt_on_all(void (*fn)(void *), void *arg)
     struct call c = {.fn = fn, .arg = arg};
     unsigned cpu;
 
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         WRITE_ONCE(used[cpu], 1);
     wait_begin();
     smp_call_all(run_busy, &c);

@@ -1,9 +1,9 @@
 /*
  * ktest.h: what a test on the metal is, and what it may use.
  *
- * A test is a KTEST or KBENCH in a C file of this directory; adding the file is all it takes. Correctness tests
- * run on the boot CPU with all others idle, and put work on others with kt_on_cpu, kt_on_all or kt_start.
- * Helpers that several tests share are in tests/kernel/helpers.h.
+ * A test is a KTEST or KBENCH in a C file of this directory; adding the file is all it takes.
+ * Correctness tests run on the boot CPU with all others idle, and put work on others with
+ * kt_on_cpu, kt_on_all or kt_start. Helpers that several tests share are in tests/kernel/helpers.h.
  */
 #ifndef TESTS_KERNEL_KTEST_H
 #define TESTS_KERNEL_KTEST_H
@@ -28,8 +28,8 @@ struct ktest {
 
 /* A measured task: every worker runs `op` in a loop. */
 struct kbench {
-    /* Once per worker on its own CPU, not measured: make what op needs. False: cannot run (a failure).
-     * teardown is called in either case. */
+    /* Once per worker on its own CPU, not measured: make what op needs. False: cannot run (a
+     * failure). teardown is called in either case. */
     bool (*setup)(struct kbench_worker *w);
     /* One operation. False: it failed (a failure of the test, xfail if `may_fail`). */
     bool (*op)(struct kbench_worker *w);
@@ -39,8 +39,8 @@ struct kbench {
     bool may_fail;          /* failures are expected (align_shift_alloc_test) */
     bool single;            /* one worker only */
 
-    /* n operations without timing, returns how many failed. NULL: the runner calls op. KBENCH_OP and
-     * KBENCH_PAIR make one with op inlined, so that the mean has no call in it. */
+    /* n operations without timing, returns how many failed. NULL: the runner calls op. KBENCH_OP
+     * and KBENCH_PAIR make one with op inlined, so that the mean has no call in it. */
     uint64_t (*loop)(struct kbench_worker *w, uint64_t n);
     /* The halves of a pair, for the lines op=alloc and op=free: `batch` allocations, then as many
      * releases. batch 0: no such lines. */
@@ -59,7 +59,7 @@ struct kbench {
 
 struct kbench_worker {
     unsigned id, cpu;
-    unsigned peers; /* workers that run at the same time, on CPUs 0 .. peers - 1 */
+    unsigned peers;  /* workers that run at the same time, on CPUs 0 .. peers - 1 */
     bool background; /* set by setup: this worker's figures do not count */
     uint64_t loop, loops;
     struct rng rng;
@@ -93,7 +93,8 @@ struct kbench_worker {
     }                                                                                              \
     KBENCH(ident, bit, description, .op = op_fn, .loop = kbench_loop_##ident, __VA_ARGS__)
 
-/* An operation made of three parts: void *alloc_fn(w), void touch_fn(w, p), void release_fn(w, p). */
+/* An operation made of three parts: void *alloc_fn(w), void touch_fn(w, p), void release_fn(w, p).
+ */
 #define KBENCH_PAIR(ident, bit, description, alloc_fn, touch_fn, release_fn, ...)                  \
     static __always_inline bool kbench_pair_##ident(struct kbench_worker *w)                       \
     {                                                                                              \
@@ -114,8 +115,8 @@ struct kbench_worker {
     KBENCH(ident, bit, description, .op = kbench_pair_##ident, .loop = kbench_loop_##ident,        \
            .alloc = alloc_fn, .release = release_fn, __VA_ARGS__)
 
-/* Records the first failure of the running test with file and line; ASSERT also leaves the function it is
- * in. From any CPU, in any context but NMI. */
+/* Records the first failure of the running test with file and line; ASSERT also leaves the function
+ * it is in. From any CPU, in any context but NMI. */
 void kt_fail(const char *file, int line, const char *fmt, ...) __printf(3, 4);
 void kt_skip(const char *fmt, ...) __printf(1, 2);
 bool kt_failed(void);
@@ -145,20 +146,23 @@ bool kt_failed(void);
     } while (0)
 #define KT_FAIL(...) kt_fail(__FILE__, __LINE__, __VA_ARGS__)
 
-unsigned kt_cpus(void);                                      /* online CPUs, numbered 0..n-1 */
-void kt_on_cpu(unsigned cpu, void (*fn)(void *), void *arg); /* run there and wait; the own CPU is allowed */
-void kt_on_all(void (*fn)(void *), void *arg);               /* on every CPU at once, and wait */
-void kt_start(unsigned cpu, void (*fn)(void *), void *arg);  /* start on another CPU … */
-void kt_join(unsigned cpu);                                  /* … and wait for it */
-bool kt_read(const volatile void *addr, uint64_t *value);    /* one 8-byte access; false if it faulted */
+unsigned kt_cpus(void); /* online CPUs, numbered 0..n-1 */
+void kt_on_cpu(unsigned cpu, void (*fn)(void *),
+               void *arg);                     /* run there and wait; the own CPU is allowed */
+void kt_on_all(void (*fn)(void *), void *arg); /* on every CPU at once, and wait */
+void kt_start(unsigned cpu, void (*fn)(void *), void *arg); /* start on another CPU … */
+void kt_join(unsigned cpu);                                 /* … and wait for it */
+bool kt_read(const volatile void *addr,
+             uint64_t *value); /* one 8-byte access; false if it faulted */
 bool kt_write(volatile void *addr, uint64_t value);
-bool kt_exec(const void *addr);         /* calls it; false if the fetch faulted */
-uint64_t kt_counter(const char *name);  /* any value of the `# counter` line */
+bool kt_exec(const void *addr);        /* calls it; false if the fetch faulted */
+uint64_t kt_counter(const char *name); /* any value of the `# counter` line */
 bool kt_selfcheck(void);
-uint64_t kt_seed(void);                 /* of this run, printed */
+uint64_t kt_seed(void); /* of this run, printed */
 /* Scales a count by profile: smoke 1/16, quick 1, full 16; at least 1. */
 uint64_t kt_scaled(uint64_t quick);
-/* The current test's progress for the heartbeat, 0..100; and lets the watchdog know that it lives. */
+/* The current test's progress for the heartbeat, 0..100; and lets the watchdog know that it lives.
+ */
 void kt_progress(unsigned percent);
 void kt_alive(void);
 

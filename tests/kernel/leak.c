@@ -1,10 +1,10 @@
 /*
- * leak.c: after each test everything must be back: addresses, areas and lazy pages exactly, frames within a
- * stated bound (per-CPU caches of objects may hold a few), no bad free that the test has not announced, and
- * every structure sound.
+ * leak.c: after each test everything must be back: addresses, areas and lazy pages exactly, frames
+ * within a stated bound (per-CPU caches of objects may hold a few), no bad free that the test has
+ * not announced, and every structure sound.
  *
- * The baseline is that of the run, not of the test, so that small leaks add up until they are seen. Boot CPU
- * only, all others idle.
+ * The baseline is that of the run, not of the test, so that small leaks add up until they are seen.
+ * Boot CPU only, all others idle.
  */
 #include "mm/cache.h"
 #include "mm/page_alloc.h"
@@ -13,15 +13,17 @@
 #include "tests/kernel/runner.h"
 #include <arch/smp.h>
 
-/* Frames that may stay with caches, and page tables: some for the machine, and a few for each CPU. */
+/* Frames that may stay with caches, and page tables: some for the machine, and a few for each CPU.
+ */
 #define LEAK_PAGES         32
 #define LEAK_PAGES_PER_CPU 2
 
 static struct vmap_counters base;
 static uint64_t expected_bad_frees;
 
-/* What only this CPU can give back: blocks, deferred frees, its lists of objects and frames. The older designs
- * have no blocks of a CPU that another one could not free, and are spared the walk over the tables. */
+/* What only this CPU can give back: blocks, deferred frees, its lists of objects and frames. The
+ * older designs have no blocks of a CPU that another one could not free, and are spared the walk
+ * over the tables. */
 static void drain_cpu(void *arg)
 {
     (void)arg;
@@ -39,7 +41,7 @@ void kt_quiesce(void)
 {
     unsigned cpu;
 
-    for_each_cpu(cpu) {
+    for_each_cpu (cpu) {
         if (cpu != 0 && kt_take_used(cpu))
             kt_on_idle_cpu(cpu, drain_cpu, NULL);
     }
@@ -76,12 +78,10 @@ static void compare(const struct vmap_counters *now)
         KT_FAIL("leak: vmap_areas=%lu, before %lu", (unsigned long)now->vmap_areas,
                 (unsigned long)base.vmap_areas);
     if (now->lazy_pages != 0)
-        KT_FAIL("leak: lazy_pages=%lu after everything was purged",
-                (unsigned long)now->lazy_pages);
+        KT_FAIL("leak: lazy_pages=%lu after everything was purged", (unsigned long)now->lazy_pages);
     if (now->bad_free - base.bad_free != expected_bad_frees)
         KT_FAIL("bad_free rose by %lu, expected %lu",
-                (unsigned long)(now->bad_free - base.bad_free),
-                (unsigned long)expected_bad_frees);
+                (unsigned long)(now->bad_free - base.bad_free), (unsigned long)expected_bad_frees);
 }
 
 void leak_check(void)

@@ -51,13 +51,13 @@ static void print_figures(const struct ktest *t, const struct bench_result *r,
     if (r->population != r->population_linux)
         ksnprintf(more, sizeof(more), " population=%lu population_linux=%lu",
                   (unsigned long)r->population, (unsigned long)r->population_linux);
-    ktap_note("bench test=%s design=%s cpus=%u op=%s n=%lu min=%lu p50=%lu p90=%lu p99=%lu p999=%lu "
-              "max=%lu mean=%lu unit=tsc emulated=%s dropped=%lu%s",
-              t->name, kt_design_name(), r->cpus, f->op, (unsigned long)f->n,
-              (unsigned long)f->min, (unsigned long)f->p50, (unsigned long)f->p90,
-              (unsigned long)f->p99, (unsigned long)f->p999, (unsigned long)f->max,
-              (unsigned long)f->mean, cpu_features.emulated ? "yes" : "no",
-              (unsigned long)f->dropped, more);
+    ktap_note(
+        "bench test=%s design=%s cpus=%u op=%s n=%lu min=%lu p50=%lu p90=%lu p99=%lu p999=%lu "
+        "max=%lu mean=%lu unit=tsc emulated=%s dropped=%lu%s",
+        t->name, kt_design_name(), r->cpus, f->op, (unsigned long)f->n, (unsigned long)f->min,
+        (unsigned long)f->p50, (unsigned long)f->p90, (unsigned long)f->p99, (unsigned long)f->p999,
+        (unsigned long)f->max, (unsigned long)f->mean, cpu_features.emulated ? "yes" : "no",
+        (unsigned long)f->dropped, more);
 }
 
 void report_bench(const struct ktest *t, const struct bench_result *r)
@@ -139,8 +139,8 @@ static void print_row(const struct row *r)
                 r->design, "-", "-", "-", "-", "-", "-", "-", "-", status_names[r->status]);
         return;
     }
-    ksnprintf(name, sizeof(name), "%s%s%s", r->test->name,
-              strcmp(r->f.op, "pair") == 0 ? "" : " ", strcmp(r->f.op, "pair") == 0 ? "" : r->f.op);
+    ksnprintf(name, sizeof(name), "%s%s%s", r->test->name, strcmp(r->f.op, "pair") == 0 ? "" : " ",
+              strcmp(r->f.op, "pair") == 0 ? "" : r->f.op);
     if (r->ops_per_s)
         ksnprintf(rate, sizeof(rate), "%lu", (unsigned long)r->ops_per_s);
     kprintf("# %-*s %-8s %4u %9lu %8lu %8lu %8lu %10lu %8lu %10s  %s\n", NAME_WIDTH, name,
@@ -151,9 +151,10 @@ static void print_row(const struct row *r)
 
 static void print_heading(void)
 {
-    kprintf("#\n# Times in %sTSC ticks of one operation; mean without timing in between; ops/s of all "
-            "CPUs together.\n",
-            cpu_features.emulated ? "emulated " : "");
+    kprintf(
+        "#\n# Times in %sTSC ticks of one operation; mean without timing in between; ops/s of all "
+        "CPUs together.\n",
+        cpu_features.emulated ? "emulated " : "");
     kprintf("# %-*s %-8s %4s %9s %8s %8s %8s %10s %8s %10s  %s\n", NAME_WIDTH, "test", "design",
             "cpus", "n", "p50", "p99", "p99.9", "max", "mean", "ops/s", "verdict");
 }

@@ -1,8 +1,9 @@
 /*
  * runner.c: the run: all selected tests for each design, KTAP around them, and the verdict.
  *
- * Boot CPU, all other CPUs online and idle. Memory of the runner itself comes from the page allocator, by the
- * direct map, so that it is no user of the addresses under test and may live while designs change.
+ * Boot CPU, all other CPUs online and idle. Memory of the runner itself comes from the page
+ * allocator, by the direct map, so that it is no user of the addresses under test and may live
+ * while designs change.
  */
 #include "tests/kernel/runner.h"
 #include "boot/kmain.h"
@@ -86,7 +87,8 @@ static void run_test(const struct ktest *t)
     kt_set_outcome(NULL);
 }
 
-/* The family at once, each worker in its own order. Leaks are seen at the end, and blamed on all. */
+/* The family at once, each worker in its own order. Leaks are seen at the end, and blamed on all.
+ */
 static void run_family(const struct ktest *const *tests, unsigned n)
 {
     static struct kt_outcome o, each[32];
@@ -209,8 +211,9 @@ uint32_t tests_main(void)
     ktap_plan(&ktap, n);
     ktap_note("run seed=%lu profile=%s tests=%u designs=%u repeat=%lu cpus=%u",
               (unsigned long)kt_options.seed,
-              kt_options.profile == PROFILE_SMOKE ? "smoke" :
-              kt_options.profile == PROFILE_QUICK ? "quick" : "full",
+              kt_options.profile == PROFILE_SMOKE   ? "smoke"
+              : kt_options.profile == PROFILE_QUICK ? "quick"
+                                                    : "full",
               s->tests, s->designs, (unsigned long)kt_options.repeat, smp_cpus());
     if (!report_init(MIN(n * BENCH_OPS, 4096U)) || !bench_reset())
         return verdict_of(ktap_bail(&ktap, "no memory for the test runner"));

@@ -1,7 +1,7 @@
 /*
- * runner.h: what the parts of the test runner share: selection (select.c), the run itself (runner.c),
- * measured tasks (bench.c), leak checks (leak.c), heartbeat and watchdog (heartbeat.c), and the lines and
- * the table (report.c). Tests include ktest.h only.
+ * runner.h: what the parts of the test runner share: selection (select.c), the run itself
+ * (runner.c), measured tasks (bench.c), leak checks (leak.c), heartbeat and watchdog (heartbeat.c),
+ * and the lines and the table (report.c). Tests include ktest.h only.
  */
 #ifndef TESTS_KERNEL_RUNNER_H
 #define TESTS_KERNEL_RUNNER_H
@@ -15,7 +15,8 @@ enum kt_counters { COUNTERS_END, COUNTERS_EACH };
 /* The options; constant once the run has begun. */
 struct kt_options {
     unsigned profile, counters;
-    uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, nr_pages, nr_pcpu_objects;
+    uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, nr_pages,
+        nr_pcpu_objects;
     bool use_huge, sequential;
 };
 extern struct kt_options kt_options;
@@ -31,7 +32,8 @@ struct kt_selection {
 };
 extern struct kt_selection kt_selection;
 
-/* How a test ended. Written under its lock from any CPU, read by the boot CPU when the test is over. */
+/* How a test ended. Written under its lock from any CPU, read by the boot CPU when the test is
+ * over. */
 struct kt_outcome {
     uint32_t lock; /* 0 free, 1 somebody writes `why` */
     uint32_t failed, skipped;
@@ -53,8 +55,8 @@ void kt_on_idle_cpu(unsigned cpu, void (*fn)(void *), void *arg);
 const char *kt_design_name(void);
 /* Workers of a bench and how many run at once. */
 unsigned kt_workers(const struct kbench *b);
-/* Memory for the runner itself: whole pages of the direct map, zeroed, so that it is no user of what is
- * being tested. NULL: out of memory. */
+/* Memory for the runner itself: whole pages of the direct map, zeroed, so that it is no user of
+ * what is being tested. NULL: out of memory. */
 void *kt_pages_alloc(size_t bytes);
 void kt_pages_free(void *p, size_t bytes);
 

@@ -1,8 +1,10 @@
 /*
- * select.c: the options of the test runner, and which tests and designs they select, in which order.
+ * select.c: the options of the test runner, and which tests and designs they select, in which
+ * order.
  *
- * Runs before anything else is up: no memory, one CPU. Order: the test_vmalloc family by mask bit, the
- * other measured tasks by name, the correctness tests by name, whatever order the linker gave them.
+ * Runs before anything else is up: no memory, one CPU. Order: the test_vmalloc family by mask bit,
+ * the other measured tasks by name, the correctness tests by name, whatever order the linker gave
+ * them.
  */
 #include "boot/kmain.h"
 #include "lib/options.h"

@@ -1,7 +1,7 @@
 /*
- * align_shift_alloc_test (64): one zeroed page at alignments of 2^0 to 2^63. It is expected to fail: no range has
- * room for the largest ones. What must hold: below the size of the range it works, the address is aligned,
- * and a failure is a NULL. Facts: Linux lib/test_vmalloc.c; case B1.
+ * align_shift_alloc_test (64): one zeroed page at alignments of 2^0 to 2^63. It is expected to
+ * fail: no range has room for the largest ones. What must hold: below the size of the range it
+ * works, the address is aligned, and a failure is a NULL. Facts: Linux lib/test_vmalloc.c; case B1.
  */
 #include "mm/vmalloc.h"
 #include "mm/vmap.h"

@@ -1,6 +1,6 @@
 /*
- * fix_align_alloc_test (16): five zeroed pages at twice the alignment of a thread stack (16 KiB on x86-64).
- * Facts: Linux lib/test_vmalloc.c, arch/x86/include/asm/page_64_types.h.
+ * fix_align_alloc_test (16): five zeroed pages at twice the alignment of a thread stack (16 KiB on
+ * x86-64). Facts: Linux lib/test_vmalloc.c, arch/x86/include/asm/page_64_types.h.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

@@ -1,7 +1,9 @@
 /*
- * fix_size_alloc_test (1): vmalloc(nr_pages), write the first byte, vfree; with use_huge by vmalloc_huge.
+ * fix_size_alloc_test (1): vmalloc(nr_pages), write the first byte, vfree; with use_huge by
+ * vmalloc_huge.
  *
- * The base line of all figures: the hot path with sizes that repeat. Facts: Linux lib/test_vmalloc.c.
+ * The base line of all figures: the hot path with sizes that repeat. Facts: Linux
+ * lib/test_vmalloc.c.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
@@ -34,5 +36,5 @@ static __always_inline void release(struct kbench_worker *w, void *p)
     vfree(p);
 }
 
-KBENCH_PAIR(fix_size_alloc_test, 1, "vmalloc, touch and vfree of nr_pages pages", alloc, touch, release,
-            .setup = setup, .batch = 8);
+KBENCH_PAIR(fix_size_alloc_test, 1, "vmalloc, touch and vfree of nr_pages pages", alloc, touch,
+            release, .setup = setup, .batch = 8);

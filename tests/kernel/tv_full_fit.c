@@ -1,9 +1,9 @@
 /*
- * full_fit_alloc_test (2): one-page areas while the address space is full of one-page holes: every second
- * one of a long row of areas has been freed.
+ * full_fit_alloc_test (2): one-page areas while the address space is full of one-page holes: every
+ * second one of a long row of areas has been freed.
  *
- * An allocator that searches from the bottom walks over all of them. Linux's row has fls(CPUs) * 8192 areas for
- * each worker, and as many holes (lib/test_vmalloc.c).
+ * An allocator that searches from the bottom walks over all of them. Linux's row has fls(CPUs) *
+ * 8192 areas for each worker, and as many holes (lib/test_vmalloc.c).
  */
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"

@@ -1,9 +1,9 @@
 /*
- * kvfree_rcu_1_arg_vmalloc_test (256), kvfree_rcu_2_arg_vmalloc_test (512): one page, freed later. Linux waits for
- * a grace period of its readers; here the free is deferred to this CPU's next batch. With one argument the
- * link is the allocator's own memory, with two it lies in the object, whose contents begin behind it; the
- * allocator here never needs the link, so the two differ in what the object keeps. Facts: Linux
- * lib/test_vmalloc.c.
+ * kvfree_rcu_1_arg_vmalloc_test (256), kvfree_rcu_2_arg_vmalloc_test (512): one page, freed later.
+ * Linux waits for a grace period of its readers; here the free is deferred to this CPU's next
+ * batch. With one argument the link is the allocator's own memory, with two it lies in the object,
+ * whose contents begin behind it; the allocator here never needs the link, so the two differ in
+ * what the object keeps. Facts: Linux lib/test_vmalloc.c.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

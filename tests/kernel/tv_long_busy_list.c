@@ -1,8 +1,8 @@
 /*
  * long_busy_list_alloc_test (4): a 100-page and a one-page area while many others are in use.
  *
- * Whatever is searched by walking the areas in use gets slow here. Linux has 15000 of them for each worker
- * (lib/test_vmalloc.c).
+ * Whatever is searched by walking the areas in use gets slow here. Linux has 15000 of them for each
+ * worker (lib/test_vmalloc.c).
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

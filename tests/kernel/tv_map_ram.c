@@ -1,6 +1,6 @@
 /*
- * vm_map_ram_test (1024): the same nr_pages pages mapped by vm_map_ram, written through, and unmapped.
- * Facts: Linux lib/test_vmalloc.c.
+ * vm_map_ram_test (1024): the same nr_pages pages mapped by vm_map_ram, written through, and
+ * unmapped. Facts: Linux lib/test_vmalloc.c.
  */
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"

@@ -1,7 +1,7 @@
 /*
- * no_block_alloc_test (2048): vmalloc of nr_pages where waiting is forbidden. Linux asks for that by GFP_ATOMIC or
- * GFP_NOWAIT with preemption off, and lets the test fail; here interrupts are off, and a failure is one.
- * Facts: Linux lib/test_vmalloc.c (2025).
+ * no_block_alloc_test (2048): vmalloc of nr_pages where waiting is forbidden. Linux asks for that
+ * by GFP_ATOMIC or GFP_NOWAIT with preemption off, and lets the test fail; here interrupts are off,
+ * and a failure is one. Facts: Linux lib/test_vmalloc.c (2025).
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

@@ -1,11 +1,11 @@
 /*
- * pcpu_alloc_test (128): per-CPU objects of 1 to 1024 bytes, aligned to 2 to 2048, from chunks made by
- * pcpu_get_vm_areas.
+ * pcpu_alloc_test (128): per-CPU objects of 1 to 1024 bytes, aligned to 2 to 2048, from chunks made
+ * by pcpu_get_vm_areas.
  *
- * A chunk has a unit of 64 KiB for each CPU, in two areas at one base; pages appear in all units when the first
- * object needs them. Linux allocates nr_pcpu_objects and then frees them all; here half of them live at a
- * time, first in first out, so that one operation is one allocation and one free, and chunks come and go.
- * Facts: Linux lib/test_vmalloc.c, mm/percpu.c.
+ * A chunk has a unit of 64 KiB for each CPU, in two areas at one base; pages appear in all units
+ * when the first object needs them. Linux allocates nr_pcpu_objects and then frees them all; here
+ * half of them live at a time, first in first out, so that one operation is one allocation and one
+ * free, and chunks come and go. Facts: Linux lib/test_vmalloc.c, mm/percpu.c.
  */
 #include "lib/bitmap.h"
 #include "lib/string.h"
@@ -175,8 +175,8 @@ static bool object_alloc(struct pool *p, struct object *o, size_t size, size_t a
     struct chunk *c;
 
     for (c = p->chunks; c; c = c->next) {
-        at = bitmap_find_clear_run(c->used, GRAINS, 0, grains,
-                                   (unsigned)DIV_ROUND_UP(align, GRAIN));
+        at =
+            bitmap_find_clear_run(c->used, GRAINS, 0, grains, (unsigned)DIV_ROUND_UP(align, GRAIN));
         if (at < GRAINS)
             break;
     }

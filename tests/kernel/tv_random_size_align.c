@@ -1,6 +1,6 @@
 /*
- * random_size_align_alloc_test (32): up to ten zeroed pages, alignment up to 4 MiB, both from one random byte.
- * Facts: Linux lib/test_vmalloc.c.
+ * random_size_align_alloc_test (32): up to ten zeroed pages, alignment up to 4 MiB, both from one
+ * random byte. Facts: Linux lib/test_vmalloc.c.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

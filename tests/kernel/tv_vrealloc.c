@@ -1,6 +1,6 @@
 /*
- * vrealloc_test (4096): one page grows to four, shrinks to one, to half of one, and grows to one; the first byte
- * stays. Facts: Linux lib/test_vmalloc.c (2026).
+ * vrealloc_test (4096): one page grows to four, shrinks to one, to half of one, and grows to one;
+ * the first byte stays. Facts: Linux lib/test_vmalloc.c (2026).
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

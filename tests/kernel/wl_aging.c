@@ -1,19 +1,19 @@
 /*
- * aging: areas of mixed sizes and lifetimes, by vmalloc and by vm_map_ram: what a system looks like after days of
- * work. Fragmentation shows in the tail and in va_used, which is noted at the end.
+ * aging: areas of mixed sizes and lifetimes, by vmalloc and by vm_map_ram: what a system looks like
+ * after days of work. Fragmentation shows in the tail and in va_used, which is noted at the end.
  *
- * Each worker has slots; an operation replaces the area of one of them. Half of the operations hit the first
- * eighth of the slots, so there are short and long lives. Sizes: 70 % up to 4 pages, 25 % up to 32, 5 % up to 128.
- * The first and the last word of each area carry a cookie.
+ * Each worker has slots; an operation replaces the area of one of them. Half of the operations hit
+ * the first eighth of the slots, so there are short and long lives. Sizes: 70 % up to 4 pages, 25 %
+ * up to 32, 5 % up to 128. The first and the last word of each area carry a cookie.
  */
 #include "lib/string.h"
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
 
-#define SLOTS_MAX   128
-#define MEAN_PAGES  10
-#define RAM_PAGES   32 /* the largest vm_map_ram here */
+#define SLOTS_MAX  128
+#define MEAN_PAGES 10
+#define RAM_PAGES  32 /* the largest vm_map_ram here */
 
 struct slot {
     uint64_t *p;
@@ -58,7 +58,8 @@ static uint64_t *last_word(const struct slot *s)
     return s->p + s->pages * (PAGE_SIZE / sizeof(uint64_t)) - 1;
 }
 
-/* The pages under a vm_map_ram are mapped by several slots, so only vmalloc's contents are checked. */
+/* The pages under a vm_map_ram are mapped by several slots, so only vmalloc's contents are checked.
+ */
 static void slot_free(struct slot *s)
 {
     if (!s->p)

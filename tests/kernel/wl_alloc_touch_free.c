@@ -1,6 +1,7 @@
 /*
- * alloc_touch_free: four pages, every one touched, freed. Unlike in fix_size_alloc_test each page is used, so a
- * translation of each is loaded and has to be dropped everywhere before the addresses come back.
+ * alloc_touch_free: four pages, every one touched, freed. Unlike in fix_size_alloc_test each page
+ * is used, so a translation of each is loaded and has to be dropped everywhere before the addresses
+ * come back.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

@@ -1,6 +1,7 @@
 /*
- * buf_64k, buf_64k_vmalloc: a buffer of 64 KiB, 16 pages: filled by a copy, its ends read back, and dropped. Once by
- * mapping pages that are there (vm_map_ram), once by vmalloc, which allocates them too.
+ * buf_64k, buf_64k_vmalloc: a buffer of 64 KiB, 16 pages: filled by a copy, its ends read back, and
+ * dropped. Once by mapping pages that are there (vm_map_ram), once by vmalloc, which allocates them
+ * too.
  */
 #include "lib/string.h"
 #include "mm/page_alloc.h"

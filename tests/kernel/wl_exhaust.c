@@ -1,7 +1,7 @@
 /*
- * exhaust: the address range is all but used up, so that freed addresses have to be purged to be had again, on all
- * cores at once. Every allocation must succeed: what is live always fits. Case F4's kind: running short is a
- * slow path, not a failure.
+ * exhaust: the address range is all but used up, so that freed addresses have to be purged to be
+ * had again, on all cores at once. Every allocation must succeed: what is live always fits. Case
+ * F4's kind: running short is a slow path, not a failure.
  */
 #include "mm/vmalloc.h"
 #include "mm/vmap.h"

@@ -1,7 +1,7 @@
 /*
- * irq_alloc: interrupt handlers that allocate and free while the task they interrupt does the same. Every eighth
- * operation has the next CPU's handler run one pair. Locks taken with interrupts on would deadlock here, and
- * per-CPU state without protection would be lost (case E12).
+ * irq_alloc: interrupt handlers that allocate and free while the task they interrupt does the same.
+ * Every eighth operation has the next CPU's handler run one pair. Locks taken with interrupts on
+ * would deadlock here, and per-CPU state without protection would be lost (case E12).
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

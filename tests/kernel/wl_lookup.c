@@ -1,5 +1,6 @@
 /*
- * lookup: find_vm_area of one live area after the other, nothing else: what a check before each access costs.
+ * lookup: find_vm_area of one live area after the other, nothing else: what a check before each
+ * access costs.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
@@ -30,5 +31,4 @@ static __always_inline bool op(struct kbench_worker *w)
     return find_vm_area(areas.p[w->loop & (AREAS - 1)], &info);
 }
 
-KBENCH_OP(lookup, 0, "find_vm_area", op, .prepare = prepare, .finish = finish,
-          .op_name = "lookup");
+KBENCH_OP(lookup, 0, "find_vm_area", op, .prepare = prepare, .finish = finish, .op_name = "lookup");

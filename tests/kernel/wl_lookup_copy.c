@@ -1,7 +1,7 @@
 /*
- * lookup_copy: bounded copies: before each copy out of an area the bounds are asked for by find_vm_area, on all
- * cores, while a few writers allocate and free: the pattern of hardened user copies and of BPF. Readers must not
- * suffer from the writers' locks.
+ * lookup_copy: bounded copies: before each copy out of an area the bounds are asked for by
+ * find_vm_area, on all cores, while a few writers allocate and free: the pattern of hardened user
+ * copies and of BPF. Readers must not suffer from the writers' locks.
  *
  * Every eighth worker is a writer (none below two workers); its own figures do not count.
  */

@@ -1,6 +1,7 @@
 /*
- * map_ram_1page: every core maps one page of its own, writes a number through the mapping, reads it back through the
- * direct map, and unmaps: the pattern of file systems and compressors that map a buffer for an instant.
+ * map_ram_1page: every core maps one page of its own, writes a number through the mapping, reads it
+ * back through the direct map, and unmaps: the pattern of file systems and compressors that map a
+ * buffer for an instant.
  */
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"

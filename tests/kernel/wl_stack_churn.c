@@ -1,6 +1,6 @@
 /*
- * stack_churn: thread stacks: 16 KiB, aligned to their size, guarded; each is switched to, used, and freed, as in
- * a system that starts and ends threads all the time.
+ * stack_churn: thread stacks: 16 KiB, aligned to their size, guarded; each is switched to, used,
+ * and freed, as in a system that starts and ends threads all the time.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

@@ -1,7 +1,7 @@
 /*
- * sync_flush: how long vm_unmap_aliases takes when there is something to flush: the latency of one round of all
- * CPUs. One worker; each operation maps a page, writes to it, and unmaps it first, which is small beside
- * the flush.
+ * sync_flush: how long vm_unmap_aliases takes when there is something to flush: the latency of one
+ * round of all CPUs. One worker; each operation maps a page, writes to it, and unmaps it first,
+ * which is small beside the flush.
  */
 #include "tests/kernel/helpers.h"
 

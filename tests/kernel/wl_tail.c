@@ -1,7 +1,8 @@
 /*
- * tail: the worst single operation: one to four pages on all cores, for longer than other tasks, so that purges,
- * refills and everything else that happens once in a while falls into some operation. The figure to look at
- * is max (on emulated CPUs the host's scheduling is in it; under -icount it is exact).
+ * tail: the worst single operation: one to four pages on all cores, for longer than other tasks, so
+ * that purges, refills and everything else that happens once in a while falls into some operation.
+ * The figure to look at is max (on emulated CPUs the host's scheduling is in it; under -icount it
+ * is exact).
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
