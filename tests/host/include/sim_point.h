@@ -27,6 +27,7 @@ struct sim_cpu {
     uint32_t hook_depth; /* nested calls into the page allocator */
     uint32_t call_depth; /* nested calls into the API */
     bool irq_off;
+    bool nmi_masked; /* as from an NMI's beginning to its IRET */
     uint64_t interrupts; /* handlers run */
     uint64_t calls;      /* into the API, by others than mm/ */
 };

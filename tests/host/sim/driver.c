@@ -95,10 +95,12 @@ void driver_plan_for(struct driver_plan *p, uint64_t seed)
     p->boot.nodes = 1 + (unsigned)rng_below(&r, p->machine.cpus);
     p->boot.lazy_max = lazy[rng_below(&r, ARRAY_SIZE(lazy))];
     p->boot.no_pools = rng_below(&r, 3) == 0;
+    p->bias = (unsigned)rng_below(&r, DRIVER_BIASES);
     p->slots = 1 + (unsigned)rng_below(&r, DRIVER_SLOTS);
     p->pages_max = 1 + (unsigned)rng_below(&r, 40);
-    p->ops = 20 + (unsigned)rng_below(&r, 60);
+    p->ops = rng_below(&r, 16) ? 20 + (unsigned)rng_below(&r, 60) : 400;
     p->storm = rng_below(&r, 3) ? 0 : 200 + (uint32_t)rng_below(&r, 2000);
+    p->nmis = rng_below(&r, 4) ? 0 : 100 + (uint32_t)rng_below(&r, 1000);
     p->inject = rng_below(&r, 3) == 0;
 }
 
@@ -118,12 +120,12 @@ void driver_print_plan(const struct driver_plan *p)
 {
     fprintf(stderr,
             "plan: MM_SEED=0x%lx design=%s frames=%s cpus=%u ram=%luM numa=%u caching=%u range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
-            "slots=%u pages=%u storm=%u inject=%u\n",
+            "slots=%u pages=%u bias=%u storm=%u nmis=%u inject=%u\n",
             (unsigned long)p->machine.seed, vmap_design_names[p->boot.design], p->boot.frames_safe ? "safe" : "early",
             p->machine.cpus, (unsigned long)(p->machine.ram >> 20), p->machine.nodes,
             p->machine.caching, (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
-            (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots, p->pages_max, p->storm,
-            p->inject);
+            (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots, p->pages_max, p->bias,
+            p->storm, p->nmis, p->inject);
     fprintf(stderr, "the end of what was printed:\n%.*s\n", (int)console_used, console);
 }
 
@@ -153,7 +155,7 @@ static void make_pools(void *arg)
 
             SIM_CHECK(page, "no memory for the driver's own frames");
             sim_frame_callers_own(page);
-            *(uint64_t *)page_address(page) = page_to_pfn(page);
+            frame_mark(page, page_to_pfn(page));
             actors[cpu].pool[i] = handlers[cpu].pool[i] = page;
         }
 }
@@ -166,7 +168,7 @@ static void free_pools(void *arg)
         for (unsigned i = 0; i < POOL_FRAMES; i++) {
             struct page *page = actors[cpu].pool[i];
 
-            SIM_CHECK(*(uint64_t *)page_address(page) == page_to_pfn(page), "a frame of the driver was written");
+            SIM_CHECK(frame_holds(page, page_to_pfn(page)), "a frame of the driver was written");
             free_page(page);
         }
 }
@@ -187,6 +189,11 @@ static void prepare_actor(struct actor *a, unsigned cpu, bool handler)
 static void storm(void)
 {
     op_in_handler(&handlers[this_cpu_id()]);
+}
+
+static void nmi(void)
+{
+    op_in_nmi(&actors[this_cpu_id()]);
 }
 
 static void act(void *arg)
@@ -266,8 +273,10 @@ bool driver_run(const struct driver_plan *p)
     }
     if (ok) {
         sim_irq_storm(p->storm ? storm : NULL, p->storm);
+        sim_nmi_storm(p->nmis ? nmi : NULL, p->nmis);
         ok = sim_run(cpus, act, NULL);
         sim_irq_storm(NULL, 0);
+        sim_nmi_storm(NULL, 0);
     }
     ok = ok && sim_do(stop_injection, NULL) && sim_settle(NULL) && sim_run(cpus, clean_up, NULL) &&
          sim_do(check_counters, NULL) && sim_do(free_pools, NULL) && sim_settle(&after) &&

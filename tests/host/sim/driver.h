@@ -16,14 +16,17 @@ struct driver_plan {
     unsigned ops;          /* per CPU */
     unsigned slots;        /* areas that a CPU may have live, at most DRIVER_SLOTS */
     unsigned pages_max;    /* of one area, mostly */
+    unsigned bias;         /* which makers are preferred, below DRIVER_BIASES */
     uint32_t storm;        /* an interrupt that allocates and frees every so many marked points; 0: none */
+    uint32_t nmis;         /* an NMI that looks up every so many marked points; 0: none */
     bool inject;           /* now and then some requests of one kind fail */
     bool ample;            /* memory and addresses suffice: a failed call is a failure */
     const uint8_t *data;   /* choices; NULL: from the machine's seed */
     size_t size;
 };
 
-#define DRIVER_SLOTS 32
+#define DRIVER_SLOTS  32
+#define DRIVER_BIASES 5
 
 /* Makes a plan of the seed: machine, allocator and load. */
 void driver_plan_for(struct driver_plan *p, uint64_t seed);

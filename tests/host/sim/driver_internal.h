@@ -36,6 +36,7 @@ struct actor {
     bool handler;
     struct rng rng;
     unsigned slot_count;
+    bool changing; /* an area of a slot is just being resized */
     struct area slots[DRIVER_SLOTS];
     struct page *pool[POOL_FRAMES];
     uint64_t operations, failed_calls, bad_calls, verified_pages;
@@ -59,11 +60,17 @@ void area_begin(struct actor *a, struct area *area);
 /* Every check there is of a live area; `deep`: all pages. */
 void area_verify(struct actor *a, struct area *area, bool deep);
 void area_fill(struct area *area, unsigned from, unsigned to);
+/* What page number `page` holds at each of word_offsets. */
 uint64_t area_word(const struct area *area, unsigned page);
+#define PAGE_WORDS 3
+extern const uint16_t word_offsets[PAGE_WORDS];
+void frame_mark(struct page *page, uint64_t word);
+bool frame_holds(struct page *page, uint64_t word);
 
 /* driver_ops.c */
 void op_any(struct actor *a);
 void op_in_handler(struct actor *a);
+void op_in_nmi(struct actor *a);
 void op_free(struct actor *a, struct area *area);
 void op_take_mail(struct actor *a);
 void op_reset(void);

@@ -40,23 +40,24 @@ static size_t take_piece(struct vread_sink *s, const void *data, size_t n)
     return n;
 }
 
-/* A word of the copy at `to`, which begins at address `from`, is what the area's page holds. */
+/* The words of the copy at `to`, which begins at address `from`, are what the area's pages hold. */
 static void compare_copy(const struct area *area, uintptr_t from, const char *to, size_t n)
 {
     uintptr_t start = area->va & PAGE_MASK;
     unsigned pages = area->type == AREA_PCPU ? area->mapped : area->pages;
 
-    for (unsigned i = 0; i < pages; i++) {
-        uintptr_t at = start + i * PAGE_SIZE;
-        uint64_t want = area->frames ? page_to_pfn(area->frames[i]) : area_word(area, i), got;
+    for (unsigned i = 0; i < pages * PAGE_WORDS; i++) {
+        unsigned page = i / PAGE_WORDS;
+        uintptr_t at = start + page * PAGE_SIZE + word_offsets[i % PAGE_WORDS];
+        uint64_t want = area->frames ? page_to_pfn(area->frames[page]) : area_word(area, page), got;
 
         if (at < from || at + sizeof(got) > from + n)
             continue;
         memcpy(&got, to + (at - from), sizeof(got));
         if (area->type == AREA_IO)
             want = 0;
-        SIM_CHECK(got == want, "vread of page %u of %#lx gave %#lx, not %#lx", i, (unsigned long)area->va,
-                  (unsigned long)got, (unsigned long)want);
+        SIM_CHECK(got == want, "vread of byte %u of page %u of %#lx gave %#lx, not %#lx", word_offsets[i % PAGE_WORDS],
+                  page, (unsigned long)area->va, (unsigned long)got, (unsigned long)want);
     }
 }
 

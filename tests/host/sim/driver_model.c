@@ -10,7 +10,23 @@
 #include "tests/host/sim/driver_internal.h"
 #include "tests/host/sim/internal.h"
 
+const uint16_t word_offsets[PAGE_WORDS] = {0, 1368, PAGE_SIZE - sizeof(uint64_t)};
+
 static struct rb_root live;
+
+void frame_mark(struct page *page, uint64_t word)
+{
+    for (unsigned i = 0; i < PAGE_WORDS; i++)
+        *(uint64_t *)((char *)page_address(page) + word_offsets[i]) = word;
+}
+
+bool frame_holds(struct page *page, uint64_t word)
+{
+    for (unsigned i = 0; i < PAGE_WORDS; i++)
+        if (*(uint64_t *)((char *)page_address(page) + word_offsets[i]) != word)
+            return false;
+    return true;
+}
 
 void model_reset(void)
 {
@@ -83,7 +99,7 @@ void area_fill(struct area *area, unsigned from, unsigned to)
         struct page *page = vmalloc_to_page((void *)(area->va + i * PAGE_SIZE));
 
         SIM_CHECK(page, "page %u of the new area at %#lx is not mapped", i, (unsigned long)area->va);
-        *(uint64_t *)page_address(page) = area_word(area, i);
+        frame_mark(page, area_word(area, i));
     }
 }
 
@@ -92,6 +108,7 @@ static void verify_page(struct actor *a, const struct area *area, unsigned i)
     uintptr_t va = first_byte(area) + i * PAGE_SIZE;
     struct page *page = vmalloc_to_page((void *)(va + choose(a, PAGE_SIZE)));
     uint64_t want = area->frames ? page_to_pfn(area->frames[i]) : area_word(area, i), got = 0;
+    unsigned offset = word_offsets[choose(a, PAGE_WORDS)];
 
     a->verified_pages++;
     if (area->type == AREA_IO) {
@@ -102,7 +119,7 @@ static void verify_page(struct actor *a, const struct area *area, unsigned i)
     SIM_CHECK(page && (!area->frames || page == area->frames[i]), "page %u of %#lx is frame %p, not %p", i,
               (unsigned long)area->va, (void *)page, area->frames ? (void *)area->frames[i] : NULL);
     SIM_CHECK(vmalloc_to_pfn((void *)va) == page_to_pfn(page), "page and pfn of %#lx differ", (unsigned long)va);
-    SIM_CHECK(sim_read8(va, &got), "page %u of %u at %#lx cannot be read", i, area->pages, (unsigned long)area->va);
+    SIM_CHECK(sim_read8(va + offset, &got), "page %u of %u at %#lx cannot be read", i, area->pages, (unsigned long)area->va);
     SIM_CHECK(got == want, "page %u of %u at %#lx holds %#lx, not %#lx", i, area->pages, (unsigned long)area->va,
               (unsigned long)got, (unsigned long)want);
     if (!area->writable)

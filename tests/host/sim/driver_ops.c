@@ -173,7 +173,8 @@ static void op_vmap_put(struct actor *a, struct area *slot)
 
 static void op_map_ram(struct actor *a, struct area *slot)
 {
-    unsigned count = 1 + (unsigned)choose(a, chance(a, 8) ? POOL_FRAMES : chance(a, 3) ? 64 : 5);
+    unsigned most = plan->bias == 1 ? 64 : chance(a, 8) ? POOL_FRAMES : chance(a, 3) ? 64 : 5;
+    unsigned count = 1 + (unsigned)choose(a, most);
     unsigned from = (unsigned)choose(a, POOL_FRAMES - count + 1);
     struct area made = {.type = AREA_RAM, .writable = true, .frames = a->pool + from};
 
@@ -213,7 +214,8 @@ static void op_pcpu(struct actor *a, struct area *slot)
     struct area made = {.type = AREA_PCPU, .writable = true};
 
     for (int i = 0; i < n; i++) {
-        sizes[i] = (1 + choose(a, 3)) * align;
+        /* Sometimes so large that addresses run out. */
+        sizes[i] = (1 + choose(a, chance(a, 3) ? MIN(vmap_config.range_size, SZ_1G) / align / 3 : 3)) * align;
         if (i)
             offsets[i] = offsets[i - 1] + sizes[i - 1] + choose(a, 5) * align;
     }
@@ -319,8 +321,10 @@ static void op_realloc(struct actor *a, struct area *area)
         return;
     area_verify(a, area, false);
     a->operations++;
+    a->changing = true;
     va = (uintptr_t)vrealloc((void *)was.va, size);
     if (!va) {
+        a->changing = false;
         call_failed(a, "vrealloc");
         area_verify(a, area, true);
         return;
@@ -335,6 +339,7 @@ static void op_realloc(struct actor *a, struct area *area)
                   "%lu bytes after shrinking to %u pages", (unsigned long)info.size, pages);
         area->pages = (unsigned)(info.size / PAGE_SIZE);
         area->guard |= area->pages < was.pages;
+        a->changing = false;
         area_verify(a, area, true);
         return;
     }
@@ -347,8 +352,9 @@ static void op_realloc(struct actor *a, struct area *area)
     for (unsigned i = 0; i < was.pages; i++) {
         struct page *page = vmalloc_to_page((void *)(va + i * PAGE_SIZE));
 
-        SIM_CHECK(page && *(uint64_t *)page_address(page) == area_word(area, i), "vrealloc lost page %u", i);
+        SIM_CHECK(page && frame_holds(page, area_word(area, i)), "vrealloc lost page %u", i);
     }
+    a->changing = false;
     area_fill(area, was.pages, pages);
     area_verify(a, area, true);
 }
@@ -385,6 +391,10 @@ void op_take_mail(struct actor *a)
 static void (*const makers[])(struct actor *a, struct area *slot) = {
     op_vmalloc, op_vmalloc, op_vmalloc, op_vmalloc, op_map_ram, op_map_ram, op_map_ram, op_vmap,
     op_vmap,    op_vmap_put, op_ioremap, op_small,  op_pcpu,    op_huge,
+};
+/* A plan's bias picks one of these instead, every second time. */
+static void (*const preferred[DRIVER_BIASES])(struct actor *a, struct area *slot) = {
+    NULL, op_map_ram, op_vmalloc, op_pcpu, op_huge,
 };
 /* Legal in handlers. */
 static void (*const quick_makers[])(struct actor *a, struct area *slot) = {
@@ -441,6 +451,8 @@ void op_any(struct actor *a)
     default:
         if (area && (!slot || chance(a, 2)))
             use_area(a, area);
+        else if (slot && preferred[plan->bias] && chance(a, 2))
+            preferred[plan->bias](a, slot);
         else if (slot)
             makers[choose(a, ARRAY_SIZE(makers))](a, slot);
     }
@@ -458,4 +470,26 @@ void op_in_handler(struct actor *a)
         quick_makers[choose(a, ARRAY_SIZE(quick_makers))](a, slot);
     else if (chance(a, 8))
         vm_unmap_aliases();
+}
+
+/*
+ * Lookups are legal here with the wait-free table, and must be right for what is live all the time; with trees they say no.
+ * What shares a 2 MiB unit with others (congruent areas, and any when addresses are short) is in trees in any design.
+ */
+void op_in_nmi(struct actor *a)
+{
+    static struct rng r = {{1, 2, 3, 4}};
+    struct area *area = &a->slots[rng_below(&r, a->slot_count)];
+    struct vm_area_info info;
+    bool found;
+
+    if (area->type == AREA_NONE || area->type == AREA_SMALL || a->changing)
+        return;
+    found = find_vm_area((void *)area->va, &info);
+    SIM_CHECK(!found || vmap_config.blocks_all, "a lookup in an NMI took locks");
+    SIM_CHECK(found || !vmap_config.blocks_all || area->type == AREA_PCPU || vmap_config.range_size < SZ_512G,
+              "an NMI finds no area at %#lx", (unsigned long)area->va);
+    SIM_CHECK(!found || (uintptr_t)info.start == (area->va & PAGE_MASK), "an NMI finds %p at %#lx", info.start,
+              (unsigned long)area->va);
+    SIM_CHECK(!vmalloc(1), "an allocation in an NMI");
 }

@@ -196,18 +196,36 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
     switch_to(&fibers[c->id].sp, to);
 }
 
-/* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and going are those
- * of the machine's dispatcher: out of the halted state first, and a safe point at the end. */
-static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
-{
-    uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
+/* Newer parts of tlb_gen.c; what it does not define does nothing. */
+void tlb_gen_irq_enter(void) __weak;
+void tlb_gen_irq_exit(void) __weak;
 
+static void enter_interrupt(struct sim_cpu *c)
+{
     c->irq_off = true;
     if (tlb_gen_is_idle()) {
         tlb_gen_idle_exit();
         oracle_idle_end(c->id);
     }
     c->irq_depth++;
+    if (tlb_gen_irq_enter)
+        tlb_gen_irq_enter();
+}
+
+static void leave_interrupt(struct sim_cpu *c)
+{
+    c->irq_depth--;
+    if (tlb_gen_irq_exit)
+        tlb_gen_irq_exit();
+}
+
+/* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and going are those
+ * of the machine's dispatcher: out of the halted state first, and a safe point at the end. */
+static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
+{
+    uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
+
+    enter_interrupt(c);
     c->locks_held = c->hook_depth = c->call_depth = 0;
     c->interrupts++;
     fn(c);
@@ -217,20 +235,18 @@ static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
     c->locks_held = held;
     c->hook_depth = hooks;
     c->call_depth = calls;
-    c->irq_depth--;
+    leave_interrupt(c);
     c->irq_off = false;
 }
 
 static void run_nmi(struct sim_cpu *c)
 {
     uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
-    bool off = c->irq_off, idle = tlb_gen_is_idle();
+    bool off = c->irq_off, idle;
 
-    c->irq_off = true;
-    if (idle) {
-        tlb_gen_idle_exit();
-        oracle_idle_end(c->id);
-    }
+    c->nmi_masked = true;
+    idle = tlb_gen_is_idle();
+    enter_interrupt(c);
     c->nmi_depth++;
     c->locks_held = c->hook_depth = c->call_depth = 0;
     c->interrupts++;
@@ -239,11 +255,13 @@ static void run_nmi(struct sim_cpu *c)
     c->hook_depth = hooks;
     c->call_depth = calls;
     c->nmi_depth--;
+    leave_interrupt(c);
     if (idle) {
         oracle_idle_begin(c->id);
         tlb_gen_idle_enter();
     }
     c->irq_off = off;
+    c->nmi_masked = false;
 }
 
 static void storm_handler(struct sim_cpu *c)
@@ -296,7 +314,7 @@ void sim_point_slow(struct sim_cpu *c)
     }
     if (!c->irq_off && due(storm_every))
         run_handler(c, storm_handler);
-    if (!c->nmi_depth && due(nmi_every))
+    if (!c->nmi_masked && due(nmi_every))
         run_nmi(c);
     reschedule(c, false);
 }

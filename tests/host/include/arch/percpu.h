@@ -26,6 +26,7 @@
         sim_point();                                                                               \
         *this_cpu_ptr(&(var));                                                                     \
     })
+#define PERCPU_EQUALS_(var, value) (PERCPU_READ_(var) == (typeof(var))(value))
 /* Other CPUs may sum the counters while this one counts: atomic for TSan, and no marked point inside. */
 #define this_cpu_add(var, n)                                                                       \
     do {                                                                                           \
@@ -41,7 +42,7 @@ uintptr_t percpu_offset_of(unsigned cpu);
 
 static inline bool in_irq(void)
 {
-    return sim_this->irq_depth != 0;
+    return sim_this->irq_depth != 0; /* NMIs are included */
 }
 static inline bool in_nmi(void)
 {
