@@ -11,6 +11,7 @@
 #include "mm/page_internal.h"
 
 #include <arch/smp.h>
+#include <arch/tlb_gen.h>
 
 #include "lib/assert.h"
 #include "lib/memrange.h"
@@ -26,13 +27,12 @@ struct page_config page_config __cacheline;
 DEFINE_PER_CPU(struct pcp, page_pcp);
 
 static struct inject page_injection;
-union page_mode page_mode;
 static uint64_t bad_frees, damaged;
 
 void page_alloc_inject(uint64_t after, uint64_t count)
 {
     inject_arm(&page_injection, after, count);
-    WRITE_ONCE(page_mode.inject, count != 0);
+    tlb_gen_forbid_fast(TLB_GEN_NO_FAST_INJECT, count != 0);
 }
 
 /* Debug: filling and checking free pages */

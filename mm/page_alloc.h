@@ -62,20 +62,6 @@ void page_drain_local(void);
 /* Fault injection: after `after` more successful requests of this kind on any CPU, `count` requests
  * fail (UINT64_MAX: all). Off by default; costs a predicted branch on a read-mostly word. */
 void page_alloc_inject(uint64_t after, uint64_t count);
-/* Read on every fast path that would skip a request: 1 in `fast` and 0 in `inject` allow it. One compare
- * tells; written only while nothing runs that must notice at once, so a plain load will do. */
-union page_mode {
-    struct {
-        uint32_t fast;   /* set by the allocator on top, while its fast path may be taken */
-        uint32_t inject; /* page_alloc_inject() is armed */
-    };
-    uint64_t both;
-};
-extern union page_mode page_mode;
-static inline bool page_mode_fast(void)
-{
-    return page_mode.both == 1;
-}
 
 /* Walks everything: lists, orders, buddies merged, flags, counts. True if sound; prints what is
  * not. Only when nobody allocates. */

@@ -20,6 +20,8 @@
 
 /* Frames are taken and mapped in batches of this many. */
 #define MAP_BATCH 64
+/* Passes over everything that waits before an allocation fails for want of addresses. */
+#define SHORTAGE_TRIES 8
 
 #define CALLER __builtin_return_address(0)
 
@@ -110,8 +112,9 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         return NULL;
     a->pool = VMAP_NO_POOL;
     err = area_space_take(a, size, align);
-    if (err == ERR_NOSPACE && could_fit(size, align)) {
-        purge_everything(); /* what waits, and the pools */
+    /* What waits, and the pools; others may take what comes back, so more than once. */
+    for (unsigned i = 0; err == ERR_NOSPACE && i < SHORTAGE_TRIES && could_fit(size, align); i++) {
+        purge_everything();
         err = area_space_take(a, size, align);
     }
     if (err == ERR_NOSPACE && could_fit(size, align) && notify_shortage()) {
@@ -170,7 +173,7 @@ void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *ca
     node_busy_insert(a);
     /* Congruent areas are not whole units: they are found in the tree. */
     if (vmap_config.blocks_all && kind != VM_KIND_PCPU)
-        table_set(a->start, a->end, (uintptr_t)a | TABLE_AREA);
+        table_set_area(a);
 }
 
 /* Unpublished, unmapped addresses: they wait for the flush like any others. */
@@ -331,7 +334,7 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
 
 static __always_inline bool fast_allowed(void)
 {
-    return likely(page_mode_fast()) && likely(!in_irq()) && likely(!tlb_gen_behind());
+    return likely(tlb_gen_fast_path());
 }
 
 static __always_inline void *take_slots(struct pblock *b, unsigned at, uint32_t what, void *caller,
@@ -340,7 +343,7 @@ static __always_inline void *take_slots(struct pblock *b, unsigned at, uint32_t 
     uint64_t starts = b->starts[at / 64];
     struct pslot *slot = &b->slots[at];
 
-    b->cursor = (uint16_t)(at + span);
+    b->cursor = at + span;
     slot->caller = (int32_t)((intptr_t)caller - (intptr_t)vmalloc);
     STORE_RELEASE(*(uint32_t *)&slot->pages, what); /* alive from here on */
     STORE_RELEASE(b->starts[at / 64], starts | 1ULL << (at % 64));
@@ -355,7 +358,7 @@ static inline struct pblock *active_block(void)
 static __noinline void *alloc_long(size_t size, void *caller);
 
 /* NULL: no room, nothing has changed. */
-static void *alloc_some(unsigned pages, void *caller)
+static __always_inline void *alloc_some(unsigned pages, void *caller)
 {
     struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
     struct pblock *b = active_block();
@@ -380,7 +383,7 @@ static __noinline void *alloc_long(size_t size, void *caller)
 {
     unsigned pages = (unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT);
 
-    if (page_mode_fast() && !in_irq() && size - 1 < PBLOCK_MAX_ALLOC * PAGE_SIZE) {
+    if (!tlb_gen_fast_forbidden() && !in_irq() && size - 1 < PBLOCK_MAX_ALLOC * PAGE_SIZE) {
         void *p = NULL;
 
         tlb_gen_check();
@@ -483,7 +486,7 @@ void vmap_free_area(const void *p, node_match_fn match, const void *arg,
         return;
     }
     if (vmap_config.blocks_all)
-        table_set(a->start, a->end, 0);
+        table_clear(a->start, a->end);
     unmap_and_retire(a, frames);
 }
 
@@ -516,20 +519,19 @@ enum ptmap_frames vmap_frames_of_freed(void)
     return vmap_config.frames_safe ? PTMAP_SAFE : PTMAP_FREE;
 }
 
-/* A block of this CPU's task context, whose mapping at p may be freed the short way; NULL: take the long one. */
+/* A block of this CPU's task context, whose mapping at addr may be freed the short way; NULL: take the long one. */
 static __always_inline struct pblock *own_block(uintptr_t addr)
 {
-    uintptr_t entry;
+    struct vmap_owner *o;
 
-    if (unlikely(addr - VMAP_BASE >= vmap_range || (addr & (PAGE_SIZE - 1))) || !fast_allowed())
+    if (unlikely(addr - VMAP_BASE >= vmap_range) || unlikely(addr & (PAGE_SIZE - 1)) ||
+        !fast_allowed())
         return NULL;
-    entry = table_lookup(addr);
-    if (unlikely(!entry || entry & TABLE_AREA))
-        return NULL;
+    o = table_lookup(addr);
     /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
-    if (unlikely(((struct pblock *)entry)->owner != &this_cpu_ptr(&vmap_pqueues)->context[0]))
+    if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, o->queue)))
         return NULL;
-    return (struct pblock *)entry;
+    return (struct pblock *)o;
 }
 
 static __noinline void free_long(const void *p, void *caller)
@@ -538,7 +540,7 @@ static __noinline void free_long(const void *p, void *caller)
 
     if (unlikely(PERCPU_READ_(kvfree_deferred_count) >= KVFREE_DEFERRED_MAX) && !in_irq())
         kvfree_drain();
-    if (page_mode_fast() && !in_irq())
+    if (!tlb_gen_fast_forbidden() && !in_irq())
         frames_room(PBLOCK_MAX_ALLOC);
     if (free_small(p, BIT(VM_KIND_ALLOC) | BIT(VM_KIND_MAP_OWNED), 0, vmap_frames_of_freed(), what,
                    caller))
@@ -547,10 +549,11 @@ static __noinline void free_long(const void *p, void *caller)
 }
 
 /* More than one page, or what only looked like one. */
-static __noinline void free_more(struct pblock *b, const void *p, struct pslot d, void *caller)
+static __noinline void free_more(struct pblock *b, const void *p, void *caller)
 {
     unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
     struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+    struct pslot d = pslot_read(&b->slots[at]);
 
     if (unlikely(d.kind != VM_KIND_ALLOC || d.flags || f->n + d.pages > f->limit)) {
         free_long(p, caller);
@@ -559,7 +562,7 @@ static __noinline void free_more(struct pblock *b, const void *p, struct pslot d
     WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
     frames_from_table(&f->entry[f->n], &b->table[at], d.pages);
     f->n += d.pages;
-    pblock_note_free_fast(b, at, d.span);
+    pblock_note_free(b->home, b, at, d.span);
 }
 
 void vfree(const void *p)
@@ -567,17 +570,15 @@ void vfree(const void *p)
     unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT, n;
     struct pblock *b = own_block((uintptr_t)p);
     struct vmap_frames *f;
-    struct pslot d;
 
     if (unlikely(!b)) {
         free_long(p, CALLER);
         return;
     }
-    d = pslot_read(&b->slots[at]);
     f = this_cpu_ptr(&vmap_frames);
     n = f->n;
-    if (pslot_what(d) != FAST_KIND(1) || unlikely(n >= f->limit)) {
-        free_more(b, p, d, CALLER);
+    if (pslot_what(&b->slots[at]) != FAST_KIND(1) || unlikely(n >= f->limit)) {
+        free_more(b, p, CALLER);
         return;
     }
     WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
@@ -662,7 +663,7 @@ static __noinline void *map_ram_long(struct page **pages, unsigned count, void *
 static __noinline void *map_ram_more(struct page **pages, unsigned count, void *caller)
 {
     struct pblock *b = active_block();
-    unsigned at = b->cursor;
+    unsigned at = b->cursor, n;
     pte_t *pte;
 
     if (unlikely(at + count > b->limit)) {
@@ -672,9 +673,8 @@ static __noinline void *map_ram_more(struct page **pages, unsigned count, void *
         at = b->cursor;
     }
     pte = &b->table[at];
-#pragma GCC unroll 4
-    for (unsigned i = 0; i < count; i++)
-        pte_write(&pte[i], page_to_phys(pages[i]) | PAGE_KERNEL);
+    n = count;
+    FRAMES_UNROLL(n, pte_write(pte++, page_to_pte(*pages++, PAGE_KERNEL)));
     return take_slots(b, at, RAM_KIND(count), caller, count);
 }
 
@@ -691,7 +691,7 @@ void *vm_map_ram(struct page **pages, unsigned count, int node)
     at = b->cursor;
     if (count != 1 || unlikely(at >= b->limit))
         return map_ram_more(pages, count, CALLER);
-    pte_write(&b->table[at], page_to_phys(pages[0]) | PAGE_KERNEL);
+    pte_write(&b->table[at], page_to_pte(pages[0], PAGE_KERNEL));
     return take_slots(b, at, RAM_KIND(1), CALLER, 1);
 }
 
@@ -718,14 +718,18 @@ static __noinline void unmap_ram_long(const void *p, unsigned count, void *calle
     vmap_free_area(p, match_ram, &count, PTMAP_KEEP, what, caller);
 }
 
-static __noinline void unmap_ram_more(struct pblock *b, unsigned at, unsigned count)
+static __noinline void unmap_ram_more(struct pblock *b, const void *p, unsigned count, void *caller)
 {
+    unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
     pte_t *pte = &b->table[at];
 
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < count; i++)
-        pte_write(&pte[i], 0);
-    pblock_note_free_fast(b, at, count);
+    if (unlikely(count - 1 >= PBLOCK_MAX_ALLOC || pslot_what(&b->slots[at]) != RAM_KIND(count))) {
+        unmap_ram_long(p, count, caller);
+        return;
+    }
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+    pblock_note_free(b->home, b, at, count);
+    FRAMES_UNROLL(count, pte_write(pte++, 0));
 }
 
 void vm_unmap_ram(const void *p, unsigned count)
@@ -733,16 +737,15 @@ void vm_unmap_ram(const void *p, unsigned count)
     unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
     struct pblock *b = own_block((uintptr_t)p);
 
-    if (unlikely(!b) || unlikely(pslot_what(pslot_read(&b->slots[at])) != RAM_KIND(count)) ||
-        unlikely(count == 0)) {
+    if (unlikely(!b)) {
         unmap_ram_long(p, count, CALLER);
         return;
     }
-    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
-    if (count != 1) {
-        unmap_ram_more(b, at, count);
+    if (count != 1 || unlikely(pslot_what(&b->slots[at]) != RAM_KIND(1))) {
+        unmap_ram_more(b, p, count, CALLER);
         return;
     }
+    WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
     pte_write(&b->table[at], 0);
     pblock_note_free_fast(b, at, 1);
 }

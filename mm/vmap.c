@@ -15,6 +15,7 @@
 #include "mm/vmap_internal.h"
 #include <arch/atomic.h>
 #include <arch/smp.h>
+#include <arch/tlb_gen.h>
 
 struct vmap_config vmap_config;
 
@@ -115,7 +116,7 @@ static err_t adopt_permanent(void)
         list_del(&a->list);
         node_busy_insert(a);
         if (vmap_config.blocks_all)
-            table_set(a->start, a->end, (uintptr_t)a | TABLE_AREA);
+            table_set_area(a);
     }
     return OK;
 }
@@ -153,7 +154,7 @@ err_t vmap_init(const struct vmap_config *c)
         vmap_cpu_init(cpu);
     STORE_RELEASE(vmap_up, 1);
 #ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
-    page_mode.fast = c->blocks_all && !c->frames_safe;
+    tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, !c->blocks_all || c->frames_safe);
 #endif
     return OK;
 
@@ -239,7 +240,7 @@ bool vmap_exit(void)
     vmap_quiesce();
     ok = vmap_selfcheck();
     WRITE_ONCE(vmap_up, 0);
-    page_mode.fast = 0;
+    tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, true);
     ok = block_exit() && ok;
     ok = pblock_exit() && ok;
     ok = all_given_back() && ok;

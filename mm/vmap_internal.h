@@ -38,9 +38,13 @@
 
 /* One range of addresses, free or in use. Which tree or list it is on follows from its state. */
 struct vm_area {
+    /* as struct vmap_owner */
+    uintptr_t start;
+    struct pqueue *queue; /* NULL */
+    uint32_t owner_type;
     /* constant while in use */
-    uintptr_t start, end; /* bytes; end is behind the guard */
-    uint32_t nr_pages;    /* mapped pages from start; written by vrealloc's shrinking too */
+    uint32_t nr_pages; /* mapped pages from start; written by vrealloc's shrinking too */
+    uintptr_t end;     /* behind the guard */
     uint16_t flags;       /* VM_* of the caller */
     uint16_t pool;        /* node whose pool it came from, VMAP_NO_POOL: the tree */
     uint8_t kind;
@@ -174,24 +178,38 @@ void index_erase(struct vmap_block *b);
 struct vmap_block *index_lock_block(uintptr_t addr, unsigned long *flags);
 
 /* vmap_table.c: owner by address, wait-free. Entries are for whole 2 MiB units. */
-#define TABLE_AREA 1UL /* tag: a struct vm_area, else a struct pblock */
-extern uintptr_t **vmap_table_top; /* NULL: this design has no table */
+enum owner_type { OWNER_NOBODY, OWNER_AREA, OWNER_BLOCK };
+/* The first fields of struct vm_area and struct pblock. */
+struct vmap_owner {
+    uintptr_t start;
+    struct pqueue *queue; /* a block's owner, else NULL */
+    uint32_t owner_type;
+};
+_Static_assert(offsetof(struct vm_area, queue) == offsetof(struct vmap_owner, queue) &&
+                   offsetof(struct vm_area, owner_type) == offsetof(struct vmap_owner, owner_type),
+               "an area is an owner");
+extern struct vmap_owner ***vmap_table_top; /* NULL: this design has no table */
 err_t table_init(uint64_t range_size);
 void table_exit(void);
 /* Makes the leaf pages for [start, end). */
 err_t table_reserve(uintptr_t start, uintptr_t end);
+/* Takes out the leaf for the 1 GiB at addr, whose addresses are the caller's and nobody's; its page may be freed
+ * after a generation. NULL: none. */
+struct page *table_unlink_leaf(uintptr_t addr);
 /* Sets the entries of [start, end), reserved before; start is 2 MiB aligned. */
-void table_set(uintptr_t start, uintptr_t end, uintptr_t entry);
+void table_set(uintptr_t start, uintptr_t end, struct vmap_owner *owner);
+void table_set_area(struct vm_area *a);
+void table_clear(uintptr_t start, uintptr_t end);
 uint64_t table_pages(void);
 
-/* The entry of addr, which must lie in the range; 0: nobody. The caller has interrupts masked, or is the owner of
- * what lies there. */
-static inline uintptr_t table_lookup(uintptr_t addr)
+/* The owner of addr, which must lie in the range; never NULL. In a read section, or by who owns what lies
+ * there. */
+static inline struct vmap_owner *table_lookup(uintptr_t addr)
 {
     uintptr_t offset = addr - VMAP_BASE;
-    uintptr_t *leaf = LOAD_ACQUIRE(vmap_table_top[offset >> 30]);
+    struct vmap_owner **leaf = LOAD_ACQUIRE(vmap_table_top[offset >> 30]);
 
-    return leaf ? LOAD_ACQUIRE(leaf[(offset >> PMD_SHIFT) & (PTE_COUNT - 1)]) : 0;
+    return LOAD_ACQUIRE(leaf[(offset >> PMD_SHIFT) & (PTE_COUNT - 1)]);
 }
 
 /* vmap_pcpu.c: the default design's blocks, one owner each. */

@@ -40,18 +40,18 @@ static bool find_in_trees(uintptr_t addr, struct vm_area_info *out, struct vm_ar
 static bool find_in_table(uintptr_t addr, struct vm_area_info *out, bool *owned)
 {
     bool found = false;
-    uintptr_t entry;
+    struct vmap_owner *o;
 
     tlb_gen_read_begin();
-    entry = table_lookup(addr);
-    *owned = entry;
-    if (entry & TABLE_AREA) {
-        const struct vm_area *a = (const struct vm_area *)(entry & ~TABLE_AREA);
+    o = table_lookup(addr);
+    *owned = o->owner_type != OWNER_NOBODY;
+    if (o->owner_type == OWNER_AREA) {
+        const struct vm_area *a = (const struct vm_area *)o;
 
         describe(a, out);
         found = addr - a->start < out->size;
-    } else if (entry) {
-        found = pblock_find((struct pblock *)entry, addr, out);
+    } else if (*owned) {
+        found = pblock_find((struct pblock *)o, addr, out);
     }
     tlb_gen_read_end();
     return found;
@@ -83,17 +83,16 @@ static __noinline bool find_long(const void *addr, struct vm_area_info *out)
 /* Most often addr lies in the first page of a mapping in a block: its slot says all. */
 bool find_vm_area(const void *p, struct vm_area_info *out)
 {
-    uintptr_t addr = (uintptr_t)p, entry;
+    uintptr_t addr = (uintptr_t)p;
     const struct pblock *b;
     struct pslot d;
 
     if (unlikely(addr - VMAP_BASE >= vmap_range || !vmap_table_top))
         return find_long(p, out);
     tlb_gen_read_begin();
-    entry = table_lookup(addr);
-    if (unlikely(!entry || entry & TABLE_AREA))
+    b = pblock_of(table_lookup(addr));
+    if (unlikely(!b))
         goto elsewhere;
-    b = (const struct pblock *)entry;
     d = pslot_read(&b->slots[(addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT]);
     if (unlikely(d.kind == VM_KIND_NONE || d.kind == VM_KIND_MAP_OWNED))
         goto elsewhere;
@@ -112,12 +111,12 @@ elsewhere:
 /* The first live mapping in the unit of addr, if a block of the default design is there. */
 static bool next_in_pblock(uintptr_t addr, struct vm_area_info *out)
 {
-    uintptr_t entry;
+    struct pblock *b;
     bool found;
 
     tlb_gen_read_begin();
-    entry = table_lookup(addr);
-    found = entry && !(entry & TABLE_AREA) && pblock_next((struct pblock *)entry, addr, out);
+    b = pblock_of(table_lookup(addr));
+    found = b && pblock_next(b, addr, out);
     tlb_gen_read_end();
     return found;
 }

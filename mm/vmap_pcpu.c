@@ -19,6 +19,7 @@
 #include <arch/tlb_gen.h>
 
 DEFINE_PER_CPU(struct pqueues, vmap_pqueues);
+DEFINE_PER_CPU(struct pqueue *, vmap_pqueue_self);
 static struct cache *pblock_cache;
 static uint64_t block_total; /* atomic */
 /* Stands for "no active block": has no room. */
@@ -35,6 +36,7 @@ err_t pblock_cpu_init(unsigned cpu)
 {
     struct pqueues *qs = per_cpu_ptr(&vmap_pqueues, cpu);
 
+    *per_cpu_ptr(&vmap_pqueue_self, cpu) = &qs->context[0];
     for (unsigned c = 0; c < ARRAY_SIZE(qs->context); c++) {
         struct pqueue *q = &qs->context[c];
 
@@ -81,7 +83,8 @@ static struct pblock *pblock_new(struct pqueue *q)
     b->table = ptmap_table_for(b->start);
     if (!b->table || table_reserve(b->start, b->start + BLOCK_SIZE) != OK)
         goto err_area;
-    b->owner = q;
+    b->queue = b->home = q;
+    b->owner_type = OWNER_BLOCK;
     b->free = BLOCK_PAGES;
     b->state = PBLOCK_EMPTY;
     b->area->kind = VM_KIND_PBLOCK_AREA;
@@ -89,7 +92,7 @@ static struct pblock *pblock_new(struct pqueue *q)
     ATOMIC_ADD(block_total, 1);
     /* Whole before anyone can find it (case A4). */
     node_busy_insert(b->area);
-    table_set(b->start, b->start + BLOCK_SIZE, (uintptr_t)b);
+    table_set(b->start, b->start + BLOCK_SIZE, (struct vmap_owner *)b);
     q->blocks++;
     return b;
 
@@ -108,7 +111,7 @@ static void pblock_release(struct pqueue *q, struct pblock *b)
 {
     struct vm_area *a = b->area;
 
-    table_set(b->start, b->start + BLOCK_SIZE, 0);
+    table_clear(b->start, b->start + BLOCK_SIZE);
     node_busy_remove(a);
     q->blocks--;
     node_lazy_add(a);
@@ -136,7 +139,7 @@ static void leave_run(struct pqueue *q, struct pblock *b)
     unsigned taken = b->cursor - b->run_start;
 
     if (taken) {
-        bitmap_set(b->used, b->run_start, taken);
+        slot_bits_set(b->used, b->run_start, taken);
         b->free -= (uint16_t)taken;
         q->used_pages += taken;
     }
@@ -150,12 +153,25 @@ static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned alig
 
     if (b->free < n)
         return false;
+    if (b->free == BLOCK_PAGES) { /* the usual one: no search */
+        b->limit = BLOCK_PAGES;
+        return true;
+    }
     at = bitmap_find_clear_run(b->used, BLOCK_PAGES, from, n, align);
     if (at >= BLOCK_PAGES)
         return false;
-    b->run_start = b->cursor = (uint16_t)at;
-    b->limit = (uint16_t)bitmap_next_set(b->used, BLOCK_PAGES, at);
+    b->run_start = b->cursor = at;
+    b->limit = bitmap_next_set(b->used, BLOCK_PAGES, at);
     return true;
+}
+
+static bool any_pending(const struct pblock *b)
+{
+    uint64_t any = 0;
+
+    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
+        any |= b->pending[w];
+    return any != 0;
 }
 
 /* The active block has no room: where it goes, follows from what is in it. */
@@ -164,10 +180,12 @@ static void park(struct pqueue *q, struct pblock *b)
     leave_run(q, b);
     if (b->free >= PBLOCK_PARTIAL_MIN)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
-    else if (b->pending_pages)
+    else if (any_pending(b))
         list_move_to(b, &q->dirty, PBLOCK_DIRTY);
-    else
+    else {
         list_move_to(b, &q->full, PBLOCK_FULL);
+        b->queue = NULL;
+    }
 }
 
 /* Frees of other contexts become pending ones. */
@@ -217,12 +235,14 @@ static void recycle(struct pqueue *q, struct pblock *b)
 {
     if (vmap_config.frames_safe)
         free_waiting_frames(b);
+#pragma GCC unroll 8
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-        b->used[w] &= ~b->waiting[w];
-        WRITE_ONCE(b->starts[w], b->starts[w] & ~b->waiting[w]);
-        b->waiting[w] = 0;
+        uint64_t keep = ~b->waiting[w];
+
+        b->used[w] &= keep;
+        WRITE_ONCE(b->starts[w], b->starts[w] & keep);
     }
-    b->free += b->waiting_pages;
+    b->free += b->waiting_pages; /* what `waiting` says no longer counts */
     q->used_pages -= b->waiting_pages;
     b->waiting_pages = 0;
     q->waiting_blocks--;
@@ -247,12 +267,14 @@ static void recycle_passed(struct pqueue *q, unsigned most)
 }
 
 /* Freed slots of b wait for generation `stamp`. */
-static void stamp_block(struct pqueue *q, struct pblock *b, uint64_t stamp)
+static void stamp_block(struct pqueue *q, struct pblock *b, unsigned pages, uint64_t stamp)
 {
-    memcpy(b->waiting, b->pending, sizeof(b->waiting));
-    memset(b->pending, 0, sizeof(b->pending));
-    b->waiting_pages = b->pending_pages;
-    b->pending_pages = 0;
+#pragma GCC unroll 8
+    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
+        b->waiting[w] = b->pending[w];
+        b->pending[w] = 0;
+    }
+    b->waiting_pages = (uint16_t)pages;
     b->stamp = stamp;
     list_move_to(b, &q->waiting, PBLOCK_WAITING);
     q->waiting_blocks++;
@@ -263,9 +285,17 @@ static void stamp_block(struct pqueue *q, struct pblock *b, uint64_t stamp)
     q->stamped_pages += b->waiting_pages;
 }
 
-static bool worth_stamping(const struct pblock *b)
+/* Freed pages of b that wait for a stamp. Mostly all that were taken of it are. */
+static unsigned pending_pages(const struct pblock *b)
 {
-    return b->pending_pages >= PBLOCK_STAMP_MIN || b->pending_pages + b->free == BLOCK_PAGES;
+    uint64_t differ = 0;
+
+#pragma GCC unroll 8
+    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
+        differ |= b->pending[w] ^ b->used[w];
+    if (differ)
+        return bitmap_weight(b->pending, BLOCK_PAGES);
+    return BLOCK_PAGES - b->free;
 }
 
 /* Stamps dirty blocks, one fence for all; begins the generation when enough waits for it. */
@@ -276,14 +306,16 @@ static void stamp_dirty(struct pqueue *q, unsigned most, bool all)
     while (most-- && !list_empty(&q->dirty)) {
         struct pblock *b = list_first_entry(&q->dirty, struct pblock, link);
 
+        unsigned pages = pending_pages(b);
+
         list_del(&b->link);
-        if (!all && !worth_stamping(b)) {
+        if (!all && pages < PBLOCK_STAMP_MIN && pages + b->free != BLOCK_PAGES) {
             list_move_to(b, &q->dirty, PBLOCK_DIRTY);
             continue;
         }
         if (!stamp)
             stamp = tlb_gen_stamp();
-        stamp_block(q, b, stamp);
+        stamp_block(q, b, pages, stamp);
     }
     if (stamp && (all || q->stamped_pages >= PBLOCK_ADVANCE_PAGES)) {
         tlb_gen_advance(stamp);
@@ -312,7 +344,7 @@ static struct pblock *pick_partial(struct pqueue *q, unsigned n, unsigned align)
         list_del(&b->link);
         if (enter_run(b, 0, n, align))
             return b;
-        if (b->pending_pages)
+        if (any_pending(b))
             list_move_to(b, &q->dirty, PBLOCK_DIRTY);
         else
             list_move_to(b, &q->partial, PBLOCK_PARTIAL);
@@ -331,6 +363,7 @@ static struct pblock *pick_scraps(struct pqueue *q, unsigned n, unsigned align)
         {
             if (enter_run(b, 0, n, align)) {
                 list_del(&b->link);
+                b->queue = q;
                 return b;
             }
         }
@@ -415,7 +448,7 @@ bool pblock_room(unsigned n)
 
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span)
 {
-    pblock_note_free(b->owner, b, slot, span);
+    pblock_note_free(b->home, b, slot, span);
 }
 
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
@@ -423,21 +456,21 @@ void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align,
 {
     struct pqueue *q = pqueue_mine();
     struct pblock *b = q->active;
-    unsigned at = ALIGN_UP((unsigned)b->cursor, align);
+    unsigned at = ALIGN_UP(b->cursor, align);
 
     if (at + slot.span > b->limit) {
         b = refill(q, slot.span, align);
         if (!b)
             return NULL;
-        at = ALIGN_UP((unsigned)b->cursor, align);
+        at = ALIGN_UP(b->cursor, align);
     }
     if (at != b->cursor) {
         /* The gap stays free: it is not part of the run that begins behind it. */
         unsigned limit = b->limit;
 
         leave_run(q, b);
-        b->run_start = b->cursor = (uint16_t)at;
-        b->limit = (uint16_t)limit;
+        b->run_start = b->cursor = at;
+        b->limit = limit;
     }
     return pblock_take(b, at, pages, count, slot, prot);
 }
@@ -446,7 +479,7 @@ void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align,
 
 void pblock_free_remote(struct pblock *b, unsigned slot)
 {
-    struct pqueue *q = b->owner;
+    struct pqueue *q = b->home;
     struct pblock *first;
 
     /* The cleared entries are visible before the bit is: a locked operation. */
@@ -522,7 +555,7 @@ void pblock_drain(struct pqueue *q)
 
         list_for_each_entry_safe(b, tmp, &q->partial, link)
         {
-            if (b->pending_pages) {
+            if (any_pending(b)) {
                 list_del(&b->link);
                 list_move_to(b, &q->dirty, PBLOCK_DIRTY);
             }
@@ -559,7 +592,7 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
 {
     unsigned live = 0, slot, taken = b->cursor - b->run_start;
 
-    if (b->owner != q)
+    if (b->home != q)
         return "a block on another queue";
     bitmap_for_each_set(slot, b->starts, BLOCK_PAGES)
     {
@@ -573,10 +606,9 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
                 return "a mapping without an entry";
     }
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
-        if (b->pending[w] & b->waiting[w] || b->waiting[w] & ~b->used[w])
+        if (b->waiting_pages && (b->pending[w] & b->waiting[w] || b->waiting[w] & ~b->used[w]))
             return "a slot in two states";
-    if (bitmap_weight(b->pending, BLOCK_PAGES) != b->pending_pages ||
-        bitmap_weight(b->waiting, BLOCK_PAGES) != b->waiting_pages)
+    if (b->waiting_pages && bitmap_weight(b->waiting, BLOCK_PAGES) != b->waiting_pages)
         return "freed slots miscounted";
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
         uint64_t bits = b->remote[w];
@@ -586,7 +618,8 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
     }
     if (bitmap_weight(b->used, BLOCK_PAGES) + b->free != BLOCK_PAGES)
         return "used and free slots that are not all";
-    if (live + b->pending_pages + b->waiting_pages + b->free != BLOCK_PAGES + taken)
+    if (live + bitmap_weight(b->pending, BLOCK_PAGES) + b->waiting_pages + b->free !=
+        BLOCK_PAGES + taken)
         return "slots that are neither live, freed nor free";
     return NULL;
 }

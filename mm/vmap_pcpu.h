@@ -53,17 +53,19 @@ _Static_assert(sizeof(struct pslot) == 8, "one load reads a slot");
 struct pqueue;
 
 struct pblock {
-    /* constant after publication */
+    /* as struct vmap_owner; constant after publication */
     uintptr_t start;
+    struct pqueue *queue; /* the owner; NULL while full, so that a free takes the long way */
+    uint32_t owner_type;
     pte_t *table;
     struct pslot *slots; /* BLOCK_PAGES, one page */
     struct vm_area *area;
-    struct pqueue *owner;
+    struct pqueue *home; /* the owner, always */
     /* owner, every operation */
-    uint16_t run_start __cacheline;
-    uint16_t cursor, limit;
+    uint32_t cursor __cacheline;
+    uint32_t limit, run_start;
     uint16_t free; /* pages, those of the current run that are taken already included */
-    uint16_t pending_pages, waiting_pages;
+    uint16_t waiting_pages;
     uint8_t state;
     uint64_t stamp;
     struct list_head link;
@@ -78,6 +80,9 @@ struct pblock {
     struct pblock *remote_next;
     uint32_t remote_queued;
 };
+_Static_assert(offsetof(struct pblock, queue) == offsetof(struct vmap_owner, queue) &&
+                   offsetof(struct pblock, owner_type) == offsetof(struct vmap_owner, owner_type),
+               "a block is an owner");
 _Static_assert(offsetof(struct pblock, remote) % CACHE_LINE == 0, "remote frees on their own lines");
 _Static_assert(offsetof(struct pblock, starts) % CACHE_LINE == 0, "lookups read one line");
 
@@ -95,6 +100,7 @@ struct pqueues {
     struct pqueue context[2]; /* [1]: interrupt handlers */
 };
 DECLARE_PER_CPU(struct pqueues, vmap_pqueues);
+DECLARE_PER_CPU(struct pqueue *, vmap_pqueue_self); /* the task context's */
 
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
                       pgprot_t prot);
@@ -107,6 +113,12 @@ void pblock_drain(struct pqueue *q);
 /* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each. */
 unsigned pblock_keep_empty(void);
 
+/* NULL if the owner is not a block. */
+static inline struct pblock *pblock_of(struct vmap_owner *o)
+{
+    return o->owner_type == OWNER_BLOCK ? (struct pblock *)o : NULL;
+}
+
 static inline struct pslot pslot_read(const struct pslot *p)
 {
     union {
@@ -117,14 +129,9 @@ static inline struct pslot pslot_read(const struct pslot *p)
     return u.slot;
 }
 /* pages, span, kind and flags as one number. */
-static inline uint32_t pslot_what(struct pslot d)
+static inline uint32_t pslot_what(const struct pslot *p)
 {
-    union {
-        struct pslot slot;
-        uint64_t word;
-    } u = {.slot = d};
-
-    return (uint32_t)(u.word >> 32);
+    return READ_ONCE(*(const uint32_t *)&p->pages);
 }
 static inline void pslot_write(struct pslot *p, struct pslot v)
 {
@@ -155,7 +162,7 @@ static inline void *pslot_caller(struct pslot d)
  * entries, then the description, then the start bit. */
 static __always_inline void *pblock_describe(struct pblock *b, unsigned at, struct pslot slot)
 {
-    b->cursor = (uint16_t)(at + slot.span);
+    b->cursor = at + slot.span;
     pslot_write(&b->slots[at], slot);
     STORE_RELEASE(b->starts[at / 64], b->starts[at / 64] | 1ULL << (at % 64));
     return (void *)(b->start + at * PAGE_SIZE);
@@ -168,21 +175,29 @@ static __always_inline void *pblock_take(struct pblock *b, unsigned at, struct p
     return pblock_describe(b, at, slot);
 }
 
+/* Sets [slot, slot + span), span at least 1. */
+static __always_inline void slot_bits_set(uint64_t *map, unsigned slot, unsigned span)
+{
+    unsigned shift = slot % 64, last = shift + span - 1;
+    uint64_t *word = &map[slot / 64], bits = ~0ULL << shift;
+
+    for (; unlikely(last >= 64); last -= 64) {
+        *word++ |= bits;
+        bits = ~0ULL;
+    }
+    *word |= bits & (~0ULL >> (63 - last));
+}
+
 /* The owner's: [slot, slot + span) was freed. */
 static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b, unsigned slot,
                                              unsigned span)
 {
-    unsigned shift = slot % 64;
-
-    if (likely(shift + span <= 63))
-        b->pending[slot / 64] |= ((1ULL << span) - 1) << shift;
-    else
-        bitmap_set(b->pending, slot, span);
-    b->pending_pages += (uint16_t)span;
+    slot_bits_set(b->pending, slot, span);
     if (unlikely(b->state == PBLOCK_FULL)) {
         list_del(&b->link);
         list_add_tail(&b->link, &q->dirty);
         b->state = PBLOCK_DIRTY;
+        b->queue = q;
     }
 }
 
@@ -191,12 +206,11 @@ static __always_inline void pblock_note_free_fast(struct pblock *b, unsigned slo
 {
     unsigned shift = slot % 64;
 
-    if (unlikely(shift + span > 63) || unlikely(b->state == PBLOCK_FULL)) {
+    if (span > 1 && unlikely(shift + span > 64)) {
         pblock_note_free_long(b, slot, span);
         return;
     }
-    b->pending[slot / 64] |= ((1ULL << span) - 1) << shift;
-    b->pending_pages += (uint16_t)span;
+    b->pending[slot / 64] |= (~0ULL >> (64 - span)) << shift;
 }
 
 static inline struct pqueue *pqueue_mine(void)
@@ -225,21 +239,19 @@ static __always_inline enum pblock_result pblock_claim(uintptr_t addr, unsigned 
 {
     unsigned at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
     enum pblock_result result = PBLOCK_BAD;
-    uintptr_t entry;
     struct pblock *b;
     struct pslot d;
 
     tlb_gen_read_begin();
-    entry = table_lookup(addr);
-    if (unlikely(!entry || entry & TABLE_AREA)) {
+    b = pblock_of(table_lookup(addr));
+    if (unlikely(!b)) {
         tlb_gen_read_end();
         return PBLOCK_NOT_ONE;
     }
-    b = (struct pblock *)entry;
     d = pslot_read(&b->slots[at]);
     if (likely(IS_ALIGNED(addr, PAGE_SIZE) && (kinds >> d.kind & 1) &&
                (!count || d.pages == count))) {
-        if (likely(b->owner == pqueue_mine())) {
+        if (likely(b->home == pqueue_mine())) {
             WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
             result = PBLOCK_OK;
         } else if (pslot_claim_remote(&b->slots[at], d)) {
@@ -258,7 +270,7 @@ static __always_inline void pblock_give(struct pblock *b, uintptr_t addr, unsign
     unsigned at = (addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
     struct pqueue *q = pqueue_mine();
 
-    if (likely(b->owner == q))
+    if (likely(b->home == q))
         pblock_note_free(q, b, at, span);
     else
         pblock_free_remote(b, at);

@@ -7,6 +7,7 @@
  * Source: Linux mm/vmalloc.c, __purge_vmap_area_lazy().
  */
 #include "lib/assert.h"
+#include "mm/page_alloc.h"
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
 #include <arch/atomic.h>
@@ -386,15 +387,22 @@ static void reclaim_level(unsigned level)
 {
     uintptr_t span = 1UL << (PAGE_SHIFT + 9 * level), from = vmap_start;
     struct vm_area *slots[RECLAIM_BATCH];
-    struct page *tables[RECLAIM_BATCH];
+    struct page *tables[RECLAIM_BATCH], *leaves[RECLAIM_BATCH];
     unsigned n;
 
     while ((n = take_slots(&from, slots, level, span)) != 0) {
-        for (unsigned i = 0; i < n; i++)
+        for (unsigned i = 0; i < n; i++) {
             tables[i] = ptmap_unlink_table(slots[i]->start, level);
+            leaves[i] = level == 2 ? table_unlink_leaf(slots[i]->start) : NULL;
+        }
         tlb_shootdown_all();
+        /* A reader of the index may have answered in the middle of a read section. */
+        if (vmap_table_top)
+            tlb_gen_sync(tlb_gen_stamp());
         for (unsigned i = 0; i < n; i++) {
             ptmap_free_table(tables[i]);
+            if (leaves[i])
+                free_page(leaves[i]);
             area_space_give(slots[i]);
         }
     }

@@ -3,7 +3,7 @@
  * design.
  *
  * table[(addr - start) >> 21] in two levels: a leaf page holds 1 GiB of addresses and is made when first needed. An
- * entry is 0, a block, or an area (tag in bit 0). What an entry points to lives until every CPU has passed the
+ * entry is a block, an area, or nobody: never NULL, so that the common path tests nothing but the owner. What an entry points to lives until every CPU has passed the
  * generation in which the entry was cleared; a reader masks interrupts from the load to its last use, and so
  * cannot publish a generation in between. Legal in NMI.
  */
@@ -16,22 +16,47 @@
 #define LEAF_SHIFT   30
 #define LEAF_ENTRIES 512
 
-uintptr_t **vmap_table_top;
+struct vmap_owner ***vmap_table_top;
 static unsigned top_entries, top_order;
 static uint64_t leaf_pages; /* atomic */
 
+static struct vmap_owner nobody;
+/* Stands for every leaf that was not made yet: nobody owns anything there. */
+static struct vmap_owner **empty_leaf;
+
+static struct vmap_owner **leaf_new(void)
+{
+    struct page *page = alloc_page();
+    struct vmap_owner **leaf;
+
+    if (!page)
+        return NULL;
+    leaf = page_address(page);
+    for (unsigned i = 0; i < LEAF_ENTRIES; i++)
+        leaf[i] = &nobody;
+    return leaf;
+}
+
 err_t table_init(uint64_t range_size)
 {
+    struct vmap_owner ***top;
     struct page *page;
 
     top_entries = (unsigned)DIV_ROUND_UP(range_size, BIT(LEAF_SHIFT));
-    for (top_order = 0; (PAGE_SIZE << top_order) < top_entries * sizeof(uintptr_t);)
+    for (top_order = 0; (PAGE_SIZE << top_order) < top_entries * sizeof(*top);)
         top_order++;
     page = alloc_pages(top_order);
     if (!page)
         return ERR_NOMEM;
-    memset(page_address(page), 0, PAGE_SIZE << top_order);
-    WRITE_ONCE(vmap_table_top, page_address(page));
+    empty_leaf = leaf_new();
+    if (!empty_leaf) {
+        free_pages(page, top_order);
+        return ERR_NOMEM;
+    }
+    top = page_address(page);
+    for (unsigned i = 0; i < top_entries; i++)
+        top[i] = empty_leaf;
+    STORE_RELEASE(vmap_table_top, top);
     return OK;
 }
 
@@ -40,52 +65,78 @@ void table_exit(void)
     if (!vmap_table_top)
         return;
     for (unsigned i = 0; i < top_entries; i++)
-        if (vmap_table_top[i])
+        if (vmap_table_top[i] != empty_leaf)
             free_page(virt_to_page(vmap_table_top[i]));
+    free_page(virt_to_page(empty_leaf));
     free_pages(virt_to_page(vmap_table_top), top_order);
     vmap_table_top = NULL;
     leaf_pages = 0;
 }
 
-static uintptr_t *leaf_of(uintptr_t addr, bool make)
+static err_t leaf_make(struct vmap_owner ***slot)
 {
-    uintptr_t **slot = &vmap_table_top[(addr - vmap_start) >> LEAF_SHIFT];
-    uintptr_t *leaf = LOAD_ACQUIRE(*slot), *expected = NULL;
-    struct page *page;
+    struct vmap_owner **leaf, **expected = empty_leaf;
 
-    if (leaf || !make)
-        return leaf;
-    page = alloc_page_zeroed();
-    if (!page)
-        return NULL;
-    leaf = page_address(page);
-    if (ATOMIC_CAS(*slot, &expected, leaf)) {
+    if (LOAD_ACQUIRE(*slot) != empty_leaf)
+        return OK;
+    leaf = leaf_new();
+    if (!leaf)
+        return ERR_NOMEM;
+    if (ATOMIC_CAS(*slot, &expected, leaf))
         ATOMIC_ADD(leaf_pages, 1);
-        return leaf;
-    }
-    free_page(page);
-    return expected;
+    else
+        free_page(virt_to_page(leaf)); /* another CPU was first */
+    return OK;
 }
 
 err_t table_reserve(uintptr_t start, uintptr_t end)
 {
-    for (uintptr_t a = ALIGN_DOWN(start, BIT(LEAF_SHIFT)); a < end; a += BIT(LEAF_SHIFT))
-        if (!leaf_of(MAX(a, start), true))
+    uint64_t last = (end - 1 - vmap_start) >> LEAF_SHIFT;
+
+    for (uint64_t i = (start - vmap_start) >> LEAF_SHIFT; i <= last; i++)
+        if (leaf_make(&vmap_table_top[i]) != OK)
             return ERR_NOMEM;
     return OK;
 }
 
-void table_set(uintptr_t start, uintptr_t end, uintptr_t entry)
+struct page *table_unlink_leaf(uintptr_t addr)
+{
+    struct vmap_owner ***slot, **leaf;
+
+    if (!vmap_table_top)
+        return NULL;
+    slot = &vmap_table_top[(addr - vmap_start) >> LEAF_SHIFT];
+    leaf = *slot;
+    if (leaf == empty_leaf)
+        return NULL;
+    STORE_RELEASE(*slot, empty_leaf);
+    ATOMIC_SUB(leaf_pages, 1);
+    return virt_to_page(leaf);
+}
+
+void table_set(uintptr_t start, uintptr_t end, struct vmap_owner *owner)
 {
     for (uintptr_t a = start; a < end; a += BLOCK_SIZE) {
-        uintptr_t *leaf = leaf_of(a, false);
+        struct vmap_owner **leaf = vmap_table_top[(a - vmap_start) >> LEAF_SHIFT];
 
-        ASSERT(leaf);
-        STORE_RELEASE(leaf[(a - vmap_start) / BLOCK_SIZE % LEAF_ENTRIES], entry);
+        ASSERT(leaf != empty_leaf);
+        STORE_RELEASE(leaf[(a - vmap_start) / BLOCK_SIZE % LEAF_ENTRIES], owner);
     }
+}
+
+void table_set_area(struct vm_area *a)
+{
+    a->queue = NULL;
+    a->owner_type = OWNER_AREA;
+    table_set(a->start, a->end, (struct vmap_owner *)a);
+}
+
+void table_clear(uintptr_t start, uintptr_t end)
+{
+    table_set(start, end, &nobody);
 }
 
 uint64_t table_pages(void)
 {
-    return vmap_table_top ? (1UL << top_order) + READ_ONCE(leaf_pages) : 0;
+    return vmap_table_top ? 1 + (1UL << top_order) + READ_ONCE(leaf_pages) : 0;
 }

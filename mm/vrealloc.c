@@ -42,7 +42,6 @@ static struct pslot *slot_of(const struct pblock *b, uintptr_t addr)
 
 static bool find_old(uintptr_t addr, struct old_area *old)
 {
-    uintptr_t entry = 0;
     struct pslot d;
 
     if (addr < vmap_start || addr >= vmap_end)
@@ -50,11 +49,9 @@ static bool find_old(uintptr_t addr, struct old_area *old)
     old->block = NULL;
     if (vmap_config.blocks_all) {
         tlb_gen_read_begin();
-        entry = table_lookup(addr);
-        if (entry && !(entry & TABLE_AREA)) {
-            old->block = (struct pblock *)entry;
+        old->block = pblock_of(table_lookup(addr));
+        if (old->block)
             d = pslot_read(slot_of(old->block, addr));
-        }
         tlb_gen_read_end();
     }
     if (!old->block)

@@ -21,6 +21,9 @@ struct tlb_gen_now tlb_gen;
 DEFINE_PER_CPU(struct tlb_gen_cpu, tlb_gen_cpu);
 DEFINE_PER_CPU(uint64_t, tlb_gen_readers);
 DEFINE_PER_CPU(uint64_t, tlb_gen_owed);
+DEFINE_PER_CPU(uint64_t, tlb_gen_fast);
+static uint32_t no_fast = TLB_GEN_NO_FAST_DESIGN; /* enum tlb_gen_reason */
+#define NEVER UINT64_MAX
 
 /* The highest stamp that somebody saw pass; only grows. */
 static struct {
@@ -32,6 +35,13 @@ static DEFINE_PER_CPU(uint64_t, kick_count);
 
 /* A CPU that does not flush for this long after an interrupt will not. */
 #define ANSWER_LIMIT_US 10000000
+
+static void set_fast(bool handler)
+{
+    struct tlb_gen_cpu *c = this_cpu_ptr(&tlb_gen_cpu);
+
+    WRITE_ONCE(*this_cpu_ptr(&tlb_gen_fast), handler || READ_ONCE(no_fast) ? NEVER : c->seen);
+}
 
 void tlb_gen_catch_up(void)
 {
@@ -49,7 +59,37 @@ void tlb_gen_catch_up(void)
     /* The generation is read before the flush: what was cleared for it is dropped by the flush (case E13). */
     tlb_flush_local_all();
     STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->seen, now);
+    set_fast(in_irq());
     irq_restore(flags);
+}
+
+bool tlb_gen_fast_forbidden(void)
+{
+    return READ_ONCE(no_fast) != 0;
+}
+
+void tlb_gen_irq_enter(void)
+{
+    set_fast(true);
+}
+
+/* The depth is that of what goes on. */
+void tlb_gen_irq_exit(void)
+{
+    set_fast(in_irq());
+}
+
+void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid)
+{
+    unsigned cpu;
+
+    if (forbid)
+        ATOMIC_OR(no_fast, (uint32_t)reason);
+    else
+        ATOMIC_AND(no_fast, ~(uint32_t)reason);
+    for_each_cpu (cpu)
+        WRITE_ONCE(*per_cpu_ptr(&tlb_gen_fast, cpu),
+                   READ_ONCE(no_fast) ? NEVER : READ_ONCE(per_cpu_ptr(&tlb_gen_cpu, cpu)->seen));
 }
 
 uint64_t tlb_gen_stamp(void)
@@ -143,8 +183,11 @@ void tlb_gen_sync(uint64_t stamp)
     }
 }
 
+/* Not in a read section: who waits there for a shootdown to end still holds what it found. */
 void tlb_gen_idle_enter(void)
 {
+    if (PERCPU_READ_(tlb_gen_readers))
+        return;
     STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->idle, 1);
 }
 

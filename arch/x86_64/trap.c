@@ -147,6 +147,7 @@ static void irq_dispatch(struct trap_frame *f)
     if (tlb_gen_is_idle())
         tlb_gen_idle_exit();
     ++*this_cpu_ptr(&percpu_irq_depth);
+    tlb_gen_irq_enter();
     this_cpu_inc(irq_count);
     if (likely(fn)) {
         fn(f);
@@ -157,6 +158,7 @@ static void irq_dispatch(struct trap_frame *f)
     }
     tlb_gen_check();
     --*this_cpu_ptr(&percpu_irq_depth);
+    tlb_gen_irq_exit();
     *frame = outer;
 }
 
@@ -173,6 +175,7 @@ static void nmi_dispatch(struct trap_frame *f)
     /* An NMI is an interrupt, too: who asks in_irq() first need not ask in_nmi(). */
     ++*this_cpu_ptr(&percpu_irq_depth);
     ++*this_cpu_ptr(&percpu_nmi_depth);
+    tlb_gen_irq_enter();
     this_cpu_inc(irq_count);
     panic_nmi();
     if (watchdog_nmi(f)) {
@@ -187,6 +190,7 @@ static void nmi_dispatch(struct trap_frame *f)
     }
     --*this_cpu_ptr(&percpu_nmi_depth);
     --*this_cpu_ptr(&percpu_irq_depth);
+    tlb_gen_irq_exit();
     if (idle)
         tlb_gen_idle_enter();
     if (READ_CR(2) != cr2)

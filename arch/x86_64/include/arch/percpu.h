@@ -31,9 +31,15 @@ DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
 #define PERCPU_EQUALS_(var, value)                                                                 \
     ({                                                                                             \
         bool eq_;                                                                                  \
-        __asm__ volatile("cmp %2, %%gs:%1"                                                         \
-                         : "=@cce"(eq_)                                                            \
-                         : "m"(var), "re"((typeof(var))(value)));                                  \
+        _Static_assert(sizeof(var) == 8 || sizeof(var) == 4, "one compare");                       \
+        if (sizeof(var) == 8)                                                                      \
+            __asm__ volatile("cmpq %2, %%gs:%1"                                                    \
+                             : "=@cce"(eq_)                                                        \
+                             : "m"(var), "re"((uint64_t)(value)));                                 \
+        else                                                                                       \
+            __asm__ volatile("cmpl %2, %%gs:%1"                                                    \
+                             : "=@cce"(eq_)                                                        \
+                             : "m"(var), "re"((uint32_t)(uintptr_t)(value)));                      \
         eq_;                                                                                       \
     })
 

@@ -52,6 +52,12 @@ static inline bool pte_cas(pte_t *p, pte_t *expected, pte_t v)
 {
     return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
+/* The entry that maps a page: its frame's address is the struct page's, scaled, less a constant. */
+static inline pte_t page_to_pte(const struct page *p, pgprot_t prot)
+{
+    _Static_assert(PAGE_SIZE / sizeof(struct page) == 1 << 7, "the scale");
+    return ((uintptr_t)p << 7) + (prot - (MEMMAP_BASE << 7));
+}
 static inline bool pte_present(pte_t v)
 {
     return v & PTE_P;

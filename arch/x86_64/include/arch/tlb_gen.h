@@ -47,6 +47,27 @@ static inline void tlb_gen_read_end(void)
         tlb_gen_catch_up();
 }
 
+/*
+ * One compare for all that an allocator's shortest path must know: this CPU has flushed the present generation, is
+ * in task context, and nobody has forbidden that path. Equals `seen` when all of it holds.
+ */
+DECLARE_PER_CPU(uint64_t, tlb_gen_fast);
+static inline bool tlb_gen_fast_path(void)
+{
+    return PERCPU_EQUALS_(tlb_gen_fast, READ_ONCE(tlb_gen.now));
+}
+/* Who may forbid it. */
+enum tlb_gen_reason {
+    TLB_GEN_NO_FAST_DESIGN = 1, /* set from the start: the design has no such path */
+    TLB_GEN_NO_FAST_INJECT = 2, /* requests must be seen by fault injection */
+};
+/* Forbids (or allows again) on all CPUs; other CPUs notice at once unless they are inside it. */
+void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid);
+bool tlb_gen_fast_forbidden(void);
+/* For the entry and exit of interrupts and NMIs. */
+void tlb_gen_irq_enter(void);
+void tlb_gen_irq_exit(void);
+
 /* There is a generation that this CPU has not flushed. */
 static inline bool tlb_gen_behind(void)
 {
