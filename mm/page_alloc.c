@@ -400,6 +400,10 @@ unsigned page_alloc_bulk(struct page **out, unsigned n, int node)
     unsigned home = any ? this_cpu_ptr(&page_pcp)->home : (unsigned)node;
     unsigned got = 0;
 
+    if (n == 1 && any) {
+        out[0] = alloc_page();
+        return out[0] != NULL;
+    }
     if (inject_armed(&page_injection)) {
         while (got < n && (out[got] = alloc_pages_node(0, node)) != NULL)
             got++;
@@ -420,6 +424,10 @@ unsigned page_alloc_bulk(struct page **out, unsigned n, int node)
 
 void page_free_bulk(struct page **pages, unsigned n)
 {
+    if (n == 1) {
+        free_page(pages[0]);
+        return;
+    }
     while (n > 0) {
         unsigned done = bulk_to_pcp(pages, n);
 

@@ -60,7 +60,7 @@ struct vm_area *area_new(void)
     struct vm_area *a = cache_alloc(area_cache);
 
     if (a)
-        memset(a, 0, sizeof(*a));
+        *a = (struct vm_area){0};
     return a;
 }
 

@@ -344,28 +344,54 @@ bool node_lazy_find(uintptr_t addr, struct vm_area *copy)
     return false;
 }
 
+/* Ranges put into a pool under one acquisition of its lock, at most. */
+#define SETTLE_CHUNK 64
+
+/* The node whose pool takes a, or NULL. */
+static struct vmap_node *pool_home(const struct vm_area *a)
+{
+    if (!pools_on || a->pool >= node_total || a->end - a->start > VMAP_POOL_SIZES * PAGE_SIZE)
+        return NULL;
+    return nodes[a->pool];
+}
+
 void node_settle(struct list_head *list)
 {
+    struct vmap_node *locked = NULL;
     struct list_head rest;
     struct vm_area *a, *tmp;
+    unsigned long flags = 0;
+    unsigned held = 0;
 
     list_init(&rest);
     list_for_each_entry_safe(a, tmp, list, list)
     {
-        uint64_t size = a->end - a->start;
+        struct vmap_node *n = pool_home(a);
 
-        if (pools_on && a->pool < node_total && size <= VMAP_POOL_SIZES * PAGE_SIZE) {
-            struct vmap_node *n = nodes[a->pool];
-            struct pool *p = &n->pool.size[size / PAGE_SIZE - 1];
-            unsigned long flags = spin_lock_irqsave(&n->pool.lock);
+        if (n != locked) {
+            /* Lists come node by node: one acquisition serves a run of areas. */
+            if (locked)
+                spin_unlock_irqrestore(&locked->pool.lock, flags);
+            locked = n;
+            held = 0;
+            if (n)
+                flags = spin_lock_irqsave(&n->pool.lock);
+        }
+        if (n) {
+            struct pool *p = &n->pool.size[((a->end - a->start) >> PAGE_SHIFT) - 1];
 
             list_add(&a->list, &p->list);
             WRITE_ONCE(p->len, p->len + 1);
-            spin_unlock_irqrestore(&n->pool.lock, flags);
+            if (++held == SETTLE_CHUNK) {
+                spin_unlock_irqrestore(&n->pool.lock, flags);
+                locked = NULL;
+            }
         } else {
             list_add_tail(&a->list, &rest);
         }
     }
+    if (locked)
+        spin_unlock_irqrestore(&locked->pool.lock, flags);
     list_init(list);
     area_space_give_list(&rest);
 }

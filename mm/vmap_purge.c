@@ -188,6 +188,8 @@ static void settle(struct list_head *list, uint64_t pages)
 
     list_for_each_entry(a, list, list)
     {
+        if (likely(!a->keeps_frames && a->kind != VM_KIND_PBLOCK_AREA))
+            continue;
         if (a->keeps_frames)
             ptmap_free_kept(a->start, a->end);
         a->keeps_frames = false;
