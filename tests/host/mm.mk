@@ -31,19 +31,19 @@ $(HOST_OUT)/$(1): $$(patsubst %.c,$(HOST_OUT)/sim.dir/%.o,$(2)) $(HOST_OUT)/libs
 endef
 
 # A deliberately broken build: tests/host/mutants/NAME.sed changes one file, which its first line names with the rules
-# that may find it. A script that changes nothing is an error.
+# that may find it. Each of its substitutions must change one line.
 define sim_mutant
 HOST_TESTS += mm_mutant_$(1)
 $(HOST_OUT)/mutants/$(1)/mutant.c: tests/host/mutants/$(1).sed $$(shell sed -n '1s/^# \([^:]*\):.*/\1/p' tests/host/mutants/$(1).sed)
 	@mkdir -p $$(@D)
 	$$(Q)sed -f $$^ >$$@.new
-	@if cmp -s $$@.new $$(word 2,$$^); then echo "tests/host/mutants/$(1).sed changes nothing in $$(word 2,$$^)"; exit 1; fi
+	@test $$$$(diff $$@.new $$(word 2,$$^) | grep -c '^>') -eq $$$$(grep -c '^[^#]*s/' $$<) || \
+		{ echo "tests/host/mutants/$(1).sed does not change in $$(word 2,$$^) what it should"; exit 1; }
 	@mv $$@.new $$@
 $(HOST_OUT)/mutants/$(1)/expect.c: tests/host/mutants/$(1).sed
 	@mkdir -p $$(@D)
-	@sed -n '1s/^# [^:]*: \([^:]*\):.*/extern const char mutant_name[], mutant_rules[];\
-	const char mutant_name[] = "$(1)";\
-	const char mutant_rules[] = "\1";/p' $$< >$$@
+	@sed -n '1s/^# \([^:]*\): \([^:]*\):.*/extern const char mutant_name[], mutant_file[], mutant_rules[];\
+	const char mutant_name[] = "$(1)", mutant_file[] = "\1", mutant_rules[] = "\2";/p' $$< >$$@
 $(HOST_OUT)/mutants/$(1)/%.o: $(HOST_OUT)/mutants/$(1)/%.c tests/host/mm.mk
 	$$(Q)$$(HOSTCC) $$(HOST_CFLAGS) $$(HOST_SAN) $$(SIM_FLAGS) -Imm -c $$< -o $$@
 $(HOST_OUT)/mm_mutant_$(1): $(HOST_OUT)/sim.dir/tests/host/mm_mutant_test.o $(HOST_OUT)/mutants/$(1)/mutant.o \
@@ -59,6 +59,7 @@ $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
 $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
 $(eval $(call sim_test,mm_free_test,tests/host/mm_free_test.c))
 TSAN_TESTS += mm_free_test
+$(eval $(call sim_test,mm_gen_test,tests/host/mm_gen_test.c))
 $(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
 SIM_MUTANTS := $(patsubst tests/host/mutants/%.sed,%,$(sort $(wildcard tests/host/mutants/*.sed)))
 $(foreach m,$(SIM_MUTANTS),$(eval $(call sim_mutant,$(m))))

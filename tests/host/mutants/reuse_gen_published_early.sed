@@ -1,2 +1,2 @@
-# arch/x86_64/tlb_gen.c: address-reuse,flush-cover: the generation that is published is read after the flush (case E13)
+# arch/x86_64/tlb_gen.c: address-reuse,flush-cover,table-reuse: the generation that is published is read after the flush (case E13)
 /^void tlb_gen_catch_up(/,/^}/s/->seen, now);/->seen, READ_ONCE(tlb_gen.now)); (void)now;/
