@@ -83,12 +83,12 @@ DEFAULT_RUN = Row("default-run", boot="uefi", smp="64", mem="2G", options="", se
 CPUS = [Row(f"pvh-smp{n}", smp=str(n), options=ALL, start_us=10**6) for n in (1, 2, 3, 8, 64)]
 
 DOORS = [
-    Row("uefi-smp4", boot="uefi", smp="4", options=ALL, lines=(r"^# boot door=uefi",)),
+    Row("uefi-smp4", boot="uefi", smp="4", options=ALL, lines=(r"^# boot door=uefi", r"^# console fb=\d+x\d+ ")),
     Row("uefi-pc", boot="uefi", machine="pc"),
     Row("uefi-4g", boot="uefi", mem="4G"),
     Row("uefi-256m", boot="uefi", mem="256M"),
     Row("uefi-qemu64", boot="uefi", cpu="qemu64"),
-    Row("uefi-no-vga", boot="uefi", qemu_args=("-vga", "none"), lines=(r"^# console fb none",)),
+    Row("uefi-no-vga", boot="uefi", qemu_args=("-vga", "none"), absent=(r"^# console fb=",)),
     Row("usb", boot="usb", smp="4", lines=(r"^# boot door=uefi",)),
 ]
 

@@ -146,6 +146,5 @@ def test_clock_sources_agree(boots):
     hz = {}
     for row in rows:
         result = boots.results(row)[0]
-        check_verdict(row, result)
         hz[row.name] = int(metalmap_log.parse_file(result.log_path).machine()["tsc_hz"])
     assert max(hz.values()) - min(hz.values()) < min(hz.values()) / 100, hz
