@@ -6,6 +6,7 @@
  */
 #include "boot/kmain.h"
 
+#include "boot/machine_end.h"
 #include "boot/version.h"
 #include "lib/assert.h"
 #include "lib/ktap.h"
@@ -22,6 +23,7 @@
 #include <arch/clock.h>
 #include <arch/console.h>
 #include <arch/cpu.h>
+#include <arch/exit.h>
 #include <arch/fb.h>
 #include <arch/gdt.h>
 #include <arch/handover.h>
@@ -165,6 +167,7 @@ static void *alloc_zeroed(size_t size, unsigned node)
 
 static bool prepare_cpu(unsigned cpu)
 {
+    page_alloc_set_home(cpu, smp_node(cpu));
     return page_alloc_cpu_init(cpu) == OK && cache_cpu_init(cpu) == OK && vmap_cpu_init(cpu) == OK;
 }
 
@@ -248,6 +251,15 @@ static void run(void *arg)
     apic_restore();
 }
 
+/* A panic ends the machine from in here; it does as exit= says, as the front door would. */
+static void set_panic_end(enum machine_exit how)
+{
+    if (how == MACHINE_EXIT_REBOOT)
+        kernel_set_end(KERNEL_END_REBOOT);
+    else if (how == MACHINE_EXIT_POWEROFF)
+        kernel_set_end(KERNEL_END_POWEROFF);
+}
+
 static uint64_t kmain(void *arg)
 {
     const char *cmdline;
@@ -274,6 +286,7 @@ static uint64_t kmain(void *arg)
     print_banner();
     if (parsed != OK || !tests_validate_options(msg, sizeof(msg)))
         return stop(msg);
+    set_panic_end(machine_exit_option(cmdline, boot.cmdline_len));
     cpu_init_this();
     wrong = start_memory();
     if (wrong)

@@ -345,7 +345,7 @@ void cache_destroy(struct cache *c)
     depot_flush(c);
     slab_release_empties(c);
     if (c->out != 0)
-        kprintf("cache: %s is destroyed with %llu objects in use\n", c->name,
+        kprintf("# cache: %s is destroyed with %llu objects in use\n", c->name,
                 (unsigned long long)c->out);
     ASSERT(c->out == 0);
     flags = spin_lock_irqsave(&table_lock);
@@ -449,7 +449,7 @@ static bool check_magazine(const struct cache *c, const struct magazine *m, uint
     for (uint64_t i = 0; sound && i < rounds; i++)
         sound = slab_is_object(c, m->object[i]) && object_is_poisoned(c, m->object[i]);
     if (!sound)
-        kprintf("cache_check: %s: a magazine of %llu holds what is no free object\n", c->name,
+        kprintf("# cache_check: %s: a magazine of %llu holds what is no free object\n", c->name,
                 (unsigned long long)rounds);
     return sound;
 }
@@ -484,12 +484,12 @@ bool cache_check(struct cache *c)
         if (cc->busy != 0 || !fits || !check_magazine(c, cc->loaded, cc->rounds) ||
             !check_magazine(c, cc->spare, cc->spare_rounds)) {
             sound = false;
-            kprintf("cache_check: %s: cpu %u's magazines are damaged\n", c->name, cpu);
+            kprintf("# cache_check: %s: cpu %u's magazines are damaged\n", c->name, cpu);
         }
     }
     if (!check_depot(c) || cache_idle(c) > c->out) {
         sound = false;
-        kprintf("cache_check: %s: the depot is damaged\n", c->name);
+        kprintf("# cache_check: %s: the depot is damaged\n", c->name);
     }
     return sound;
 }

@@ -27,7 +27,7 @@ static size_t first_other(const void *obj, size_t from, size_t to, uint8_t fill)
 static void report_damage(const struct cache *c, const void *obj, size_t at, const char *when)
 {
     ATOMIC_ADD(cache_damage_count, 1);
-    kprintf_ratelimited("cache: %s: object %p of %u bytes was written %s: byte %zu is %#x\n",
+    kprintf_ratelimited("# cache: %s: object %p of %u bytes was written %s: byte %zu is %#x\n",
                         c->name, obj, c->size, when, at, ((const uint8_t *)obj)[at]);
 }
 
@@ -78,7 +78,7 @@ bool object_return(const struct cache *c, void *obj, const void *caller)
         what = "is free already";
     }
     ATOMIC_ADD(cache_bad_free_count, 1);
-    kprintf_ratelimited("cache: %s: bad free of %p by %pS: it %s\n", c->name, obj, caller, what);
+    kprintf_ratelimited("# cache: %s: bad free of %p by %pS: it %s\n", c->name, obj, caller, what);
     return false;
 }
 

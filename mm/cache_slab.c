@@ -289,7 +289,7 @@ struct slab_check {
 static void slab_complain(struct slab_check *k, const struct page *slab, const char *what)
 {
     k->sound = false;
-    kprintf_ratelimited("cache_check: %s: slab %#llx: %s\n", k->cache->name,
+    kprintf_ratelimited("# cache_check: %s: slab %#llx: %s\n", k->cache->name,
                         (unsigned long long)page_to_phys(slab), what);
 }
 
@@ -353,7 +353,7 @@ bool slab_check(struct cache *c)
     slab_check_list(&k, &c->full, 2);
     if (before != c->empties || k.slabs != c->slabs || k.pages != c->pages || k.out != c->out) {
         k.sound = false;
-        kprintf("cache_check: %s: counts are wrong: %llu slabs (%llu), %llu empty (%llu), "
+        kprintf("# cache_check: %s: counts are wrong: %llu slabs (%llu), %llu empty (%llu), "
                 "%llu pages (%llu), %llu objects out (%llu)\n",
                 c->name, (unsigned long long)k.slabs, (unsigned long long)c->slabs,
                 (unsigned long long)before, (unsigned long long)c->empties,

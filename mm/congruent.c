@@ -47,7 +47,7 @@ struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, i
     }
     err = area_space_take_congruent(areas, offsets, sizes, n, align);
     if (err == ERR_NOSPACE) {
-        purge_everything();
+        purge_everything(false);
         err = area_space_take_congruent(areas, offsets, sizes, n, align);
     }
     if (err != OK)

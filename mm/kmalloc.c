@@ -80,7 +80,7 @@ void kfree(const void *p)
         return;
     }
     ATOMIC_ADD(cache_bad_free_count, 1);
-    kprintf_ratelimited("kfree: bad free of %p by %pS: it is not from kmalloc\n", p,
+    kprintf_ratelimited("# kfree: bad free of %p by %pS: it is not from kmalloc\n", p,
                         __builtin_return_address(0));
 }
 

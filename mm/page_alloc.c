@@ -63,7 +63,7 @@ static void page_check_fill(struct page *page)
     while (b[j] == (uint8_t)PAGE_POISON)
         j++;
     ATOMIC_ADD(damaged, 1);
-    kprintf_ratelimited("page_alloc: frame %#llx was written while free: byte %u is %#x, not %#x\n",
+    kprintf_ratelimited("# page_alloc: frame %#llx was written while free: byte %u is %#x, not %#x\n",
                         (unsigned long long)page_to_phys(page), j, b[j],
                         (unsigned)(uint8_t)PAGE_POISON);
 }
@@ -97,7 +97,7 @@ static __noinline __cold void report_bad_free(const struct page *page, unsigned 
         what = "is still mapped";
     else if (state & STATE(PG_HEAD, 0))
         what = "was allocated with another order";
-    kprintf_ratelimited("page_alloc: bad free of frame %#llx, order %u by %pS: it %s (order %u, "
+    kprintf_ratelimited("# page_alloc: bad free of frame %#llx, order %u by %pS: it %s (order %u, "
                         "mapcount %d)\n",
                         (unsigned long long)page_to_phys(page), order, __builtin_return_address(0),
                         what, page->order, page->mapcount);

@@ -19,7 +19,7 @@ struct check {
 static void complain(struct check *c, const struct page *p, const char *what)
 {
     c->sound = false;
-    kprintf_ratelimited("page_alloc_check: frame %#llx: %s (order %u, flags %#x, node %u)\n",
+    kprintf_ratelimited("# page_alloc_check: frame %#llx: %s (order %u, flags %#x, node %u)\n",
                         (unsigned long long)page_to_phys(p), what, p->order, p->flags, p->node);
 }
 
@@ -71,13 +71,13 @@ static void check_zone(struct check *c, unsigned node)
 
         if (list_empty(at) == (bool)(z->orders >> o & 1)) {
             c->sound = false;
-            kprintf("page_alloc_check: node %u: mask %#x is wrong for order %u\n", node, z->orders,
+            kprintf("# page_alloc_check: node %u: mask %#x is wrong for order %u\n", node, z->orders,
                     o);
         }
         do {
             if (at->next->prev != at) {
                 c->sound = false;
-                kprintf("page_alloc_check: node %u, order %u: broken list\n", node, o);
+                kprintf("# page_alloc_check: node %u, order %u: broken list\n", node, o);
                 return;
             }
             at = at->next;
@@ -89,7 +89,7 @@ static void check_zone(struct check *c, unsigned node)
     }
     if (pages != z->free || z->free > z->total) {
         c->sound = false;
-        kprintf("page_alloc_check: node %u: %llu pages in lists, %llu counted, %llu in all\n", node,
+        kprintf("# page_alloc_check: node %u: %llu pages in lists, %llu counted, %llu in all\n", node,
                 (unsigned long long)pages, (unsigned long long)z->free,
                 (unsigned long long)z->total);
     }
@@ -104,7 +104,7 @@ static void check_pcp(struct check *c, unsigned cpu)
 
     if (n > PCP_MAX || pcp->busy != 0) {
         c->sound = false;
-        kprintf("page_alloc_check: cpu %u: %u pages in its list, busy %u\n", cpu, n, pcp->busy);
+        kprintf("# page_alloc_check: cpu %u: %u pages in its list, busy %u\n", cpu, n, pcp->busy);
         return;
     }
     for (unsigned i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ bool page_alloc_check(void)
         check_pcp(&c, cpu);
     if (c.pages != page_free_count()) {
         c.sound = false;
-        kprintf("page_alloc_check: %llu free pages found, %llu counted\n",
+        kprintf("# page_alloc_check: %llu free pages found, %llu counted\n",
                 (unsigned long long)c.pages, (unsigned long long)page_free_count());
     }
     return c.sound;

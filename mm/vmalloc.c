@@ -114,11 +114,11 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
     err = area_space_take(a, size, align);
     /* What waits, and the pools; others may take what comes back, so more than once. */
     for (unsigned i = 0; err == ERR_NOSPACE && i < SHORTAGE_TRIES && could_fit(size, align); i++) {
-        purge_everything();
+        purge_everything(i >= SHORTAGE_TRIES / 4);
         err = area_space_take(a, size, align);
     }
     if (err == ERR_NOSPACE && could_fit(size, align) && notify_shortage()) {
-        purge_everything();
+        purge_everything(true);
         err = area_space_take(a, size, align);
     }
     if (err == OK && vmap_config.blocks_all && table_reserve(a->start, a->end) != OK) {

@@ -44,7 +44,7 @@ static bool parse_auto(const char *value, void *target)
     return true;
 }
 
-static unsigned wanted_design = DESIGN_2024;
+static unsigned wanted_design = DESIGN_METALMAP;
 
 OPTION_ENUM(design, "design", wanted_design, vmap_design_names, "design of the allocator");
 OPTION_UINT(vmalloc, "vmalloc", wanted.range, 16 * SZ_1M, VMAP_SIZE_MAX,
@@ -185,8 +185,8 @@ void vmap_quiesce(void)
     if (vmap_config.blocks_all)
         pblock_drain_local();
     frames_drain_local();
-    purge_everything();
-    purge_everything(); /* blocks freed by the first one */
+    purge_everything(false);
+    purge_everything(false); /* blocks freed by the first one */
     vm_unmap_aliases();
     purge_reclaim_tables();
     cache_shrink_all();

@@ -242,7 +242,9 @@ void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end);
 void purge_note_pending(uintptr_t start, uintptr_t end);
 void purge_lazy_count(uint64_t pages); /* counts pages that were put onto a lazy list */
 void purge_lazy_added(uint64_t pages); /* counts, and purges when the limit is passed */
-bool purge_everything(void);           /* addresses are short; true if something came back */
+/* Addresses are short; true if something came back. own: a pass of this CPU's, so that it is the first to find what comes
+ * back; else another CPU's pass that began after the call will do. */
+bool purge_everything(bool own);
 void purge_reclaim_tables(void);       /* empty table pages go back */
 void purge_reclaim_tables_if_many(void);
 uint64_t purge_lazy_pages(void);

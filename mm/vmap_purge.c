@@ -313,9 +313,9 @@ static bool purge_pass(bool force)
     return some;
 }
 
-bool purge_everything(void)
+bool purge_everything(bool own)
 {
-    enum lock_result r = purge_lock(&purge.done_full);
+    enum lock_result r = purge_lock(own ? &purge.never : &purge.done_full);
     bool some = r == SERVED;
 
     if (r == LOCKED) {

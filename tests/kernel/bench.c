@@ -13,6 +13,7 @@
 #include "lib/printf.h"
 #include "lib/string.h"
 #include "tests/kernel/runner.h"
+#include <arch/fb.h>
 #include <arch/atomic.h>
 #include <arch/clock.h>
 #include <arch/percpu.h>
@@ -571,7 +572,9 @@ void bench_run(const struct ktest *t, struct bench_result *out)
     running[0] = &run;
     if (prepare(&run)) {
         STORE_RELEASE(running_count, 1u);
+        fb_pause(true); /* drawing would be timed with the rest (pitfall 36) */
         run_on_cpus(run.cpus, run_cpu, &run);
+        fb_pause(false);
         STORE_RELEASE(running_count, 0u);
         run_result(&run, out);
     }
@@ -636,7 +639,9 @@ void bench_run_shuffled(const struct ktest *const *tests, unsigned n, struct kt_
     shuffled.n = ready;
     if (ready == n && !kt_failed()) {
         STORE_RELEASE(running_count, n);
+        fb_pause(true);
         run_on_cpus(shuffled.run[0].cpus, run_cpu_shuffled, NULL);
+        fb_pause(false);
         STORE_RELEASE(running_count, 0u);
         for (unsigned i = 0; i < n; i++)
             run_result(&shuffled.run[i], &out[i]);

@@ -112,7 +112,8 @@ KTEST(one_flush_per_purge, "C2: a thousand freed areas, one flush")
     share_init(&s, page, n);
     kt_quiesce();
     free_some(&s);
-    KT_EXPECT(kt_counter("lazy_pages") >= n);
+    if (!vmap_config.blocks_all) /* there they wait in their blocks */
+        KT_EXPECT(kt_counter("lazy_pages") >= n);
     ipis = kt_counter("tlb_ipis");
     kt_flush_log_start();
     vmap_force_purge();

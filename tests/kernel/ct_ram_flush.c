@@ -51,7 +51,9 @@ static void check_full_block(struct kt_pages *pages, void **m, unsigned cpu)
         KT_FAIL("a stale translation: cpu %u read %lx", cpu, (unsigned long)value);
     kt_flush_log_start();
     vm_unmap_aliases();
-    KT_EXPECT_EQ(kt_flush_log_stop(), 0);
+    /* A generation covers all that was cleared before it, so each call may begin one; nobody waits for it or is
+     * interrupted. A shootdown must not be repeated. */
+    KT_EXPECT(kt_flush_log_stop() <= (vmap_config.blocks_all ? 1 : 0));
     m[VICTIM] = NULL;
 }
 
@@ -78,11 +80,20 @@ KTEST(flush_full_block, "A1: unmapped pages of a full block are flushed")
 static void check_one_flush(const void *p)
 {
     const struct kt_flush *f = kt_flush_at(0);
+    uint64_t ipis;
 
     vm_unmap_ram(p, 1);
+    ipis = kt_counter("tlb_ipis");
     kt_flush_log_start();
     for (unsigned i = 0; i < 3; i++)
         vm_unmap_aliases();
+    if (vmap_config.blocks_all) {
+        /* One generation a call, and the halted CPUs are left alone. */
+        KT_EXPECT(kt_flush_log_stop() <= 3);
+        KT_EXPECT(f->full);
+        KT_EXPECT(kt_counter("tlb_ipis") - ipis < kt_cpus());
+        return;
+    }
     KT_EXPECT_EQ(kt_flush_log_stop(), 1);
     KT_EXPECT(!f->full);
     KT_EXPECT_EQ(f->start, (uintptr_t)p);
