@@ -322,7 +322,10 @@ static void op_realloc(struct actor *a, struct area *area)
     area_verify(a, area, false);
     a->operations++;
     a->changing = true;
+    model_remove(area); /* its addresses may be another's before the call returns */
     va = (uintptr_t)vrealloc((void *)was.va, size);
+    if (!va || va == was.va)
+        model_insert(area);
     if (!va) {
         a->changing = false;
         call_failed(a, "vrealloc");
@@ -343,7 +346,7 @@ static void op_realloc(struct actor *a, struct area *area)
         area_verify(a, area, true);
         return;
     }
-    model_remove(area);
+    SIM_CHECK(va != was.va, "vrealloc grew in place");
     area->va = va;
     area->guard = !(area->flags & VM_NO_GUARD);
     size_area(area, size);
