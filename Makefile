@@ -162,8 +162,6 @@ test: test-host test-qemu ## all tests that a change must pass
 # tests/qemu/qemu.mk.
 BUILD = $(O)
 -include tests/host/host.mk
--include tests/host/boot.mk
--include tests/host/arch.mk
 -include tests/qemu/qemu.mk
 
 ifeq ($(wildcard tests/host/host.mk),)

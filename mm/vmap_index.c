@@ -20,6 +20,7 @@ struct block_index {
 } __cacheline;
 
 static struct lock_class index_class = {.name = "vmap_index"};
+static struct cache *table_cache;
 static struct block_index **tables;
 static unsigned table_count;
 
@@ -35,15 +36,18 @@ err_t index_init(void)
 {
     unsigned n = smp_cpus_possible();
 
-    tables = kzalloc(n * sizeof(*tables));
+    if (!table_cache)
+        table_cache = cache_create("block_index", sizeof(struct block_index), CACHE_LINE);
+    tables = table_cache ? kzalloc(n * sizeof(*tables)) : NULL;
     if (!tables)
         return ERR_NOMEM;
     for (table_count = 0; table_count < n; table_count++) {
-        tables[table_count] = kzalloc(sizeof(struct block_index));
+        tables[table_count] = cache_alloc(table_cache);
         if (!tables[table_count]) {
             index_exit();
             return ERR_NOMEM;
         }
+        memset(tables[table_count], 0, sizeof(struct block_index));
         spin_init(&tables[table_count]->lock, &index_class);
     }
     return OK;
@@ -52,7 +56,7 @@ err_t index_init(void)
 void index_exit(void)
 {
     for (unsigned i = 0; i < table_count; i++)
-        kfree(tables[i]);
+        cache_free(table_cache, tables[i]);
     kfree(tables);
     tables = NULL;
     table_count = 0;

@@ -1,4 +1,4 @@
-# arch.mk: the parts of arch/x86_64 that need no machine, as host tests. Included after host.mk.
+# arch.mk: the parts of arch/x86_64 that need no machine, as host tests. Included by host.mk.
 
 ifdef host_test
 ARCH_TABLES := arch/x86_64/acpi_tables.c arch/x86_64/madt.c arch/x86_64/srat.c
