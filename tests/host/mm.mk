@@ -53,7 +53,16 @@ $(HOST_OUT)/mm_mutant_$(1): $(HOST_OUT)/sim.dir/tests/host/mm_mutant_test.o $(HO
 -include $(HOST_OUT)/mutants/$(1)/mutant.d
 endef
 
+define sim_fuzz
+HOST_FUZZERS += $(1)
+$(FUZZ_OUT)/$(1): $$(patsubst %.c,$(FUZZ_OUT)/sim.dir/%.o,$(2)) $(FUZZ_OUT)/libsim.a $(FUZZ_OUT)/libmm.a $(FUZZ_OUT)/libhost.a
+	$$(Q)$$(FUZZCC) $$(HOST_SAN) -fsanitize=fuzzer -pthread $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) \
+		-Wl,--end-group $$(SIM_LINK) -o $$@
+-include $$(patsubst %.c,$(FUZZ_OUT)/sim.dir/%.d,$(2))
+endef
+
 $(eval $(call sim_archives,$(HOST_OUT),$$(HOSTCC),$$(HOST_SAN)))
+$(eval $(call sim_archives,$(FUZZ_OUT),$$(FUZZCC),$$(HOST_SAN) -fsanitize=fuzzer-no-link))
 
 $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
 $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
@@ -63,3 +72,4 @@ $(eval $(call sim_test,mm_gen_test,tests/host/mm_gen_test.c))
 $(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
 SIM_MUTANTS := $(patsubst tests/host/mutants/%.sed,%,$(sort $(wildcard tests/host/mutants/*.sed)))
 $(foreach m,$(SIM_MUTANTS),$(eval $(call sim_mutant,$(m))))
+$(eval $(call sim_fuzz,fuzz_vmap,tests/host/fuzz_vmap.c))

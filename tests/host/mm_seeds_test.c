@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lib/string.h"
 #include "tests/host/sim/driver.h"
 #include "tests/host/testlib.h"
 
@@ -40,7 +41,7 @@ static void run_one(uint64_t seed)
 static void test_seeds(void **state)
 {
     bool replay = getenv("MM_SEED") && *getenv("MM_SEED");
-    uint64_t seed = test_seed(), count = replay ? 1 : env("MM_SCHEDULES", 1000), done;
+    uint64_t seed = test_seed(), count = replay ? 1 : env("MM_SCHEDULES", 600), done;
     double begin = now(), limit = (double)env("MM_SECONDS", 0), took;
 
     (void)state;
@@ -56,10 +57,67 @@ static void test_seeds(void **state)
             (unsigned long)sim_stats.flushes, (double)done / took, (double)sim_stats.calls / took);
 }
 
+/* The same seed gives the same run, whatever ran before. */
+static void test_replay(void **state)
+{
+    uint64_t first[12];
+
+    (void)state;
+    for (unsigned i = 0; i < 2 * ARRAY_SIZE(first); i++) {
+        unsigned k = i < ARRAY_SIZE(first) ? i : 2 * ARRAY_SIZE(first) - 1 - i;
+        struct driver_plan p;
+        uint64_t trail;
+
+        driver_plan_for(&p, test_seed() + k);
+        if (!driver_run(&p))
+            return; /* reported by test_seeds */
+        trail = sim_trail();
+        if (i < ARRAY_SIZE(first))
+            first[k] = trail;
+        else if (trail != first[k])
+            fail_msg("seed 0x%lx ran differently the second time", (unsigned long)(test_seed() + k));
+    }
+}
+
+/* Faults of the machine itself, each of which the driver must notice in a few schedules. */
+static void test_machine_faults(void **state)
+{
+    static const struct {
+        enum sim_mutation mutation;
+        const char *rules;
+    } cases[] = {
+        {SIM_MUTATE_SKIP_CPU, "flush-cover,address-reuse,table-reuse,frame-owner-stale,hang"},
+        {SIM_MUTATE_SHORT, "flush-cover,address-reuse,table-reuse,frame-owner-stale"},
+        {SIM_MUTATE_LOCAL, "flush-cover,address-reuse,table-reuse,frame-owner-stale"},
+        {SIM_MUTATE_NO_FULL, "flush-cover,address-reuse,table-reuse,frame-owner-stale"},
+        {SIM_MUTATE_GLOBAL, "global-entry"},
+        {SIM_MUTATE_WX, "write-execute"},
+        {SIM_MUTATE_LOST_CLEAR, "overwrite,mapped-free,panic,test"},
+    };
+
+    (void)state;
+    sim_quiet = true;
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        unsigned tries = 0;
+        struct driver_plan p;
+
+        do {
+            driver_plan_for(&p, test_seed() + tries);
+            p.machine.mutation = cases[i].mutation;
+        } while (driver_run(&p) && ++tries < 100);
+        if (tries == 100 || !str_in_list(cases[i].rules, sim_rule_names[sim_failure()]))
+            fail_msg("fault %u: found \"%s\" (%s) after %u schedules, expected %s", cases[i].mutation,
+                     sim_rule_names[sim_failure()], sim_failure_text(), tries, cases[i].rules);
+    }
+    sim_quiet = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_machine_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

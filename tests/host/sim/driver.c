@@ -184,6 +184,7 @@ static void prepare_actor(struct actor *a, unsigned cpu, bool handler)
     a->handler = handler;
     a->slot_count = handler ? IRQ_SLOTS : plan->slots;
     rng_seed(&a->rng, plan->machine.seed * 2654435761u + cpu * 2 + handler);
+    rng_seed(&a->nmi_rng, plan->machine.seed + cpu);
 }
 
 static void storm(void)

@@ -34,7 +34,7 @@ struct area {
 struct actor {
     unsigned cpu;
     bool handler;
-    struct rng rng;
+    struct rng rng, nmi_rng;
     unsigned slot_count;
     bool changing; /* an area of a slot is just being resized */
     struct area slots[DRIVER_SLOTS];

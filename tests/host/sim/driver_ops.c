@@ -481,8 +481,7 @@ void op_in_handler(struct actor *a)
  */
 void op_in_nmi(struct actor *a)
 {
-    static struct rng r = {{1, 2, 3, 4}};
-    struct area *area = &a->slots[rng_below(&r, a->slot_count)];
+    struct area *area = &a->slots[rng_below(&a->nmi_rng, a->slot_count)];
     struct vm_area_info info;
     bool found;
 

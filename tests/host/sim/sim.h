@@ -119,6 +119,9 @@ uint64_t sim_stale_count(void);
  * vmap); SIM_FRAME does not apply to it. */
 void sim_frame_callers_own(const struct page *page);
 
+/* A number for the way the scheduler went since sim_machine(). */
+uint64_t sim_trail(void);
+
 /* Since program start. calls: into the API, from outside mm/. */
 struct sim_stats {
     uint64_t schedules, switches, calls, pte_writes, flushes, interrupts, stale_made;

@@ -321,9 +321,10 @@ void smp_call(unsigned cpu, void (*fn)(void *), void *arg)
     STORE_RELEASE(t->state, 0);
 }
 
+static uint64_t ticks; /* by schedule: readings of the clock */
+
 uint64_t sim_tsc(void)
 {
-    static uint64_t ticks;
     struct timespec t;
 
     if (!sim_opt.free_running)
@@ -365,5 +366,6 @@ void sim_arch_reset(void)
     memset(calls, 0, sizeof(calls));
     memset(tasks, 0, sizeof(tasks));
     counters = (struct tlb_counters){0};
+    ticks = 0;
     tlb_trace = NULL;
 }

@@ -67,6 +67,7 @@ static struct rng sched_rng;
 static uint32_t turn_mean;     /* marked points per turn */
 static bool by_priority;
 static uint64_t steps;         /* turns taken */
+static uint64_t trail;         /* hash of who ran when */
 static uint64_t pauses;        /* in a row by CPUs that do nothing else */
 static void (*storm_fn)(void), (*nmi_fn)(void);
 static uint32_t storm_every, nmi_every;
@@ -101,6 +102,7 @@ static void switch_to(void **save, unsigned to)
 #endif
     sim_this = to == running ? &boot_cpu : &sim_cpus[to];
     current = to;
+    trail = (trail ^ (to + 1)) * 0x100000001b3ULL + (uint64_t)sim_cpus[to % SIM_MAX_CPUS].budget;
     sim_fiber_switch(save, to == running ? main_sp : fibers[to].sp);
 #ifdef SIM_ASAN
     __sanitizer_finish_switch_fiber(fake, NULL, NULL);
@@ -396,6 +398,11 @@ void sim_kick(unsigned cpu, uint32_t what)
     __atomic_fetch_or(&sim_cpus[cpu].pending, what, __ATOMIC_SEQ_CST);
 }
 
+uint64_t sim_trail(void)
+{
+    return trail;
+}
+
 uint64_t sim_steps(void)
 {
     return steps;
@@ -413,7 +420,8 @@ static void run_cpu(struct sim_cpu *c)
         run_fn(run_arg);
         if (c->locks_held)
             sim_fail(SIM_CONTEXT, "CPU %u ended with %u locks held", c->id, c->locks_held);
-        pauses = 0;
+        if (!sim_opt.free_running)
+            pauses = 0;
         __atomic_store_n(&f->idle, 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&working, 1, __ATOMIC_SEQ_CST);
     }
@@ -555,7 +563,7 @@ void sim_cpu_reset(void)
 {
     rng_seed(&sched_rng, sim_opt.seed);
     abandoned = false;
-    steps = pauses = 0;
+    steps = pauses = trail = 0;
     storm_every = nmi_every = 0;
     for (unsigned i = 0; i < SIM_MAX_CPUS; i++) {
         uintptr_t offset = sim_cpus[i].percpu_offset;

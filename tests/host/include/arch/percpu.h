@@ -21,10 +21,11 @@
 
 #define this_cpu_id()   (sim_this->id)
 #define this_cpu_ptr(p) SIM_PERCPU_AT_(p, sim_this->percpu_offset)
+/* One instruction on the machine, so it may be read while another CPU writes it. */
 #define PERCPU_READ_(var)                                                                          \
     ({                                                                                             \
         sim_point();                                                                               \
-        *this_cpu_ptr(&(var));                                                                     \
+        __atomic_load_n(this_cpu_ptr(&(var)), __ATOMIC_RELAXED);                                   \
     })
 #define PERCPU_EQUALS_(var, value) (PERCPU_READ_(var) == (typeof(var))(value))
 /* Other CPUs may sum the counters while this one counts: atomic for TSan, and no marked point inside. */
