@@ -64,12 +64,17 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 #define list_entry(p, t, m)       CONTAINER_OF(p, t, m)
 #define list_first_entry(h, t, m) list_entry((h)->next, t, m)
 #define list_last_entry(h, t, m)  list_entry((h)->prev, t, m)
-#define list_for_each_entry(pos, h, m)                                                             \
-    for (pos = list_entry((h)->next, typeof(*pos), m); &pos->m != (h);                             \
-         pos = list_entry(pos->m.next, typeof(*pos), m))
+/* The head is no entry, so no pointer to one is ever made of it: its type may be aligned otherwise. */
+#define LIST_FOR_(pos, h, m, it)                                                                   \
+    for (struct list_head *it = (h)->next;                                                         \
+         it != (h) && ((pos) = list_entry(it, typeof(*(pos)), m), true); it = it->next)
+#define LIST_FOR_SAFE_(pos, tmp, h, m, it, nx)                                                     \
+    for (struct list_head *it = (h)->next, *nx = it->next;                                         \
+         it != (h) && ((pos) = list_entry(it, typeof(*(pos)), m), (void)sizeof(tmp), true);        \
+         it = nx, nx = it->next)
+#define list_for_each_entry(pos, h, m) LIST_FOR_(pos, h, m, CONCAT(it_, __COUNTER__))
+/* pos may be taken out or freed. tmp is kept for the usual form of the call. */
 #define list_for_each_entry_safe(pos, tmp, h, m)                                                   \
-    for (pos = list_entry((h)->next, typeof(*pos), m),                                             \
-        tmp = list_entry(pos->m.next, typeof(*pos), m);                                            \
-         &pos->m != (h); pos = tmp, tmp = list_entry(tmp->m.next, typeof(*tmp), m))
+    LIST_FOR_SAFE_(pos, tmp, h, m, CONCAT(it_, __COUNTER__), CONCAT(nx_, __COUNTER__))
 
 #endif

@@ -37,8 +37,10 @@ struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, i
         return NULL;
     }
     areas = kvmalloc((size_t)n * sizeof(*areas));
-    if (!areas)
+    if (!areas) {
+        vmap_alloc_failed(0, "no memory", CALLER);
         return NULL;
+    }
     for (; made < n; made++) {
         areas[made] = area_new();
         if (!areas[made])
