@@ -5,7 +5,6 @@ for its own row. A machine with many CPUs runs alone. Logs: build/logs/matrix-NA
 """
 
 import concurrent.futures
-import dataclasses
 import functools
 import os
 import subprocess
