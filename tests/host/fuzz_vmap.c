@@ -1,6 +1,7 @@
 /*
- * fuzz_vmap.c: libFuzzer's bytes as operations over all of mm/vmalloc.h: the first eight make the machine, the allocator's
- * settings and the interleaving, the rest are the choices of all CPUs in the order in which they ask.
+ * fuzz_vmap.c: libFuzzer's bytes as operations over all of mm/vmalloc.h: the first eight make the
+ * machine, the allocator's settings and the interleaving, the rest are the choices of all CPUs in
+ * the order in which they ask.
  */
 #include <stdio.h>
 #include <stdlib.h>

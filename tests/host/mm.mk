@@ -65,6 +65,7 @@ $(eval $(call sim_archives,$(HOST_OUT),$$(HOSTCC),$$(HOST_SAN)))
 $(eval $(call sim_archives,$(FUZZ_OUT),$$(FUZZCC),$$(HOST_SAN) -fsanitize=fuzzer-no-link))
 
 $(eval $(call sim_test,mm_oracle_test,tests/host/mm_oracle_test.c))
+$(eval $(call sim_test,mm_machine_test,tests/host/mm_machine_test.c))
 $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
 $(eval $(call sim_test,mm_free_test,tests/host/mm_free_test.c))
 TSAN_TESTS += mm_free_test

@@ -1,7 +1,8 @@
 /*
- * mm_fault_test.c: every kind of request (frame, page-table page, object, addresses) fails at the 1st, 2nd, 3rd … request of
- * every call of the API, once and for good, on a machine that has just started and on one in use. After
- * each failure everything is back: frames, tables, addresses, counters; and the call works again.
+ * mm_fault_test.c: every kind of request (frame, page-table page, object, addresses) fails at the
+ * 1st, 2nd, 3rd … request of every call of the API, once and for good, on a machine that has just
+ * started and on one in use. After each failure everything is back: frames, tables, addresses,
+ * counters; and the call works again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -195,7 +196,8 @@ static void *call_grow(void)
     p = vrealloc(prepared, 40 * PAGE_SIZE);
     if (p)
         prepared = p;
-    SIM_CHECK(sim_read8((uintptr_t)prepared + 4 * PAGE_SIZE, &word) && word == 0x77, "contents are lost");
+    SIM_CHECK(sim_read8((uintptr_t)prepared + 4 * PAGE_SIZE, &word) && word == 0x77,
+              "contents are lost");
     return p;
 }
 static void *call_shrink(void)
@@ -203,12 +205,14 @@ static void *call_shrink(void)
     void *p = vrealloc(prepared, 3 * PAGE_SIZE);
     uint64_t v;
 
-    SIM_CHECK(p == prepared && sim_read8((uintptr_t)p + 2 * PAGE_SIZE, &v), "vrealloc cannot shrink");
+    SIM_CHECK(p == prepared && sim_read8((uintptr_t)p + 2 * PAGE_SIZE, &v),
+              "vrealloc cannot shrink");
     return p;
 }
 static void *call_map_pages(void)
 {
-    return vm_area_map_pages(((struct vm_area **)prepared)[0], PMD_SIZE - 10 * PAGE_SIZE, frames, 60) == OK
+    return vm_area_map_pages(((struct vm_area **)prepared)[0], PMD_SIZE - 10 * PAGE_SIZE, frames,
+                             60) == OK
                ? prepared
                : NULL;
 }
@@ -294,8 +298,8 @@ struct trial {
     const struct scenario *s;
     enum kind kind;
     uint64_t nth, count;
-    bool warm;      /* the call has succeeded once before */
-    bool shortage;  /* instead of faults: no addresses are left */
+    bool warm;     /* the call has succeeded once before */
+    bool shortage; /* instead of faults: no addresses are left */
 };
 
 static void take_frames(void *arg)
@@ -364,7 +368,8 @@ static void run_trial(void *arg)
     } else {
         failed_calls++;
         SIM_CHECK(!s->must_succeed, "%s failed", s->name);
-        SIM_CHECK(s->call == call_kvmalloc_small || s->call == call_map_pages || counter_alloc_fail() > counted,
+        SIM_CHECK(s->call == call_kvmalloc_small || s->call == call_map_pages ||
+                      counter_alloc_fail() > counted,
                   "a failure of %s was not counted", s->name);
     }
     if (s->dispose)
@@ -376,10 +381,10 @@ static void judge(const struct trial *t)
 {
     if (sim_failure() == SIM_OK)
         return;
-    fail_msg("design %s, frames=%s: %s, %s %lu fails %s, %s: %s: %s", vmap_design_names[config->design],
-             config->frames_safe ? "safe" : "early", t->s->name, kind_names[t->kind], (unsigned long)t->nth,
-             t->count == 1 ? "once" : "for good", t->warm ? "warm" : "cold", sim_rule_names[sim_failure()],
-             sim_failure_text());
+    fail_msg("design %s, frames=%s: %s, %s %lu fails %s, %s: %s: %s",
+             vmap_design_names[config->design], config->frames_safe ? "safe" : "early", t->s->name,
+             kind_names[t->kind], (unsigned long)t->nth, t->count == 1 ? "once" : "for good",
+             t->warm ? "warm" : "cold", sim_rule_names[sim_failure()], sim_failure_text());
 }
 
 static void start_machine(void)
@@ -493,8 +498,8 @@ static void test_no_addresses(void **state)
             judge(&t);
         }
     assert_true(failed_calls >= 20 * ARRAY_SIZE(configs));
-    fprintf(stderr, "faults: %lu trials without addresses, %lu calls failed\n", (unsigned long)faults,
-            (unsigned long)failed_calls);
+    fprintf(stderr, "faults: %lu trials without addresses, %lu calls failed\n",
+            (unsigned long)faults, (unsigned long)failed_calls);
 }
 
 /* ---- starting ---- */
@@ -522,7 +527,8 @@ static void start_with_fault(void *arg)
     faults++;
     if (err != OK) {
         failed_calls++;
-        SIM_CHECK(!vmalloc(1) && !vm_map_ram(frames, 1, -1), "an allocation from what did not start");
+        SIM_CHECK(!vmalloc(1) && !vm_map_ram(frames, 1, -1),
+                  "an allocation from what did not start");
         cache_shrink_all();
         page_drain_local();
         SIM_CHECK(page_free_count() + cache_pages() == free_before + caches_before,
@@ -539,8 +545,9 @@ static void test_start(void **state)
     (void)state;
     faults = failed_calls = 0;
     for (unsigned i = 0; i < KINDS * NTH_MAX * 2 * ARRAY_SIZE(configs); i++) {
-        struct trial t = {
-            .s = &(struct scenario){.name = "vmap_init"}, .kind = i % KINDS, .nth = i / KINDS % NTH_MAX};
+        struct trial t = {.s = &(struct scenario){.name = "vmap_init"},
+                          .kind = i % KINDS,
+                          .nth = i / KINDS % NTH_MAX};
 
         t.count = i / KINDS / NTH_MAX % 2 ? UINT64_MAX : 1;
         config = &configs[i / KINDS / NTH_MAX / 2];
@@ -551,7 +558,8 @@ static void test_start(void **state)
         judge(&t);
     }
     assert_true(failed_calls >= 4);
-    fprintf(stderr, "faults: %lu starts, %lu failed\n", (unsigned long)faults, (unsigned long)failed_calls);
+    fprintf(stderr, "faults: %lu starts, %lu failed\n", (unsigned long)faults,
+            (unsigned long)failed_calls);
 }
 
 int main(void)

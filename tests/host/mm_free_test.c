@@ -1,7 +1,7 @@
 /*
- * mm_free_test.c: the random driver with a thread per CPU, all running at once: for ThreadSanitizer (then without the
- * oracle, whose lock would order everything), and elsewhere with the oracle, for what no schedule of marked
- * points shows. The seed fixes the operations, not the interleaving.
+ * mm_free_test.c: the random driver with a thread per CPU, all running at once: for ThreadSanitizer
+ * (then without the oracle, whose lock would order everything), and elsewhere with the oracle, for
+ * what no schedule of marked points shows. The seed fixes the operations, not the interleaving.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +40,9 @@ static void test_free_running(void **state)
             fail_msg("%s: %s", sim_rule_names[sim_failure()], sim_failure_text());
         }
     }
-    fprintf(stderr, "free: %u runs, %lu API calls (%lu operations), %lu interrupts, oracle %s\n", runs,
-            (unsigned long)sim_stats.calls, (unsigned long)driver_stats.operations, (unsigned long)sim_stats.interrupts,
-            UNDER_TSAN ? "off" : "on");
+    fprintf(stderr, "free: %u runs, %lu API calls (%lu operations), %lu interrupts, oracle %s\n",
+            runs, (unsigned long)sim_stats.calls, (unsigned long)driver_stats.operations,
+            (unsigned long)sim_stats.interrupts, UNDER_TSAN ? "off" : "on");
 }
 
 int main(void)

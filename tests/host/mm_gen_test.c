@@ -1,6 +1,6 @@
 /*
- * mm_gen_test.c: flush generations (arch/x86_64/tlb_gen.c) on the simulated machine, by thousands of schedules.
- * MM_SEED=n replays one; MM_SCHEDULES=n runs that many.
+ * mm_gen_test.c: flush generations (arch/x86_64/tlb_gen.c) on the simulated machine, by thousands
+ * of schedules. MM_SEED=n replays one; MM_SCHEDULES=n runs that many.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,9 @@ static void test_generations(void **state)
         if (!gen_stress_run(test_seed() + i))
             fail_msg("replay with MM_SEED=0x%lx: %s: %s", (unsigned long)(test_seed() + i),
                      sim_rule_names[sim_failure()], sim_failure_text());
-    fprintf(stderr, "generations: %u schedules, %lu switches, %lu entries written, %lu flushes\n", count,
-            (unsigned long)sim_stats.switches, (unsigned long)sim_stats.pte_writes, (unsigned long)sim_stats.flushes);
+    fprintf(stderr, "generations: %u schedules, %lu switches, %lu entries written, %lu flushes\n",
+            count, (unsigned long)sim_stats.switches, (unsigned long)sim_stats.pte_writes,
+            (unsigned long)sim_stats.flushes);
 }
 
 int main(void)

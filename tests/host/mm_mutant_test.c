@@ -1,6 +1,7 @@
 /*
- * mm_mutant_test.c: linked with one file that was deliberately broken (tests/host/mutants): the driver, or the stress of the
- * flush generations, must fail, and by a rule that the mutant's first line names. A mutant that survives is a hole in the tests.
+ * mm_mutant_test.c: linked with one file that was deliberately broken (tests/host/mutants): the
+ * driver, or the stress of the flush generations, must fail, and by a rule that the mutant's first
+ * line names. A mutant that survives is a hole in the tests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ static void test_mutant(void **state)
     for (unsigned i = 0; i < count; i++) {
         if (run(test_seed() + i, generations))
             continue;
-        fprintf(stderr, "mutant %s: found by \"%s\" in schedule %u: %s\n", mutant_name, sim_rule_names[sim_failure()], i,
-                sim_failure_text());
+        fprintf(stderr, "mutant %s: found by \"%s\" in schedule %u: %s\n", mutant_name,
+                sim_rule_names[sim_failure()], i, sim_failure_text());
         if (!str_in_list(mutant_rules, sim_rule_names[sim_failure()]))
             fail_msg("expected %s", mutant_rules);
         return;

@@ -1,7 +1,8 @@
 /*
  * mm_seeds_test.c: the random driver by schedule: one machine, plan and interleaving per seed.
  *
- * MM_SEED=n replays the schedule n and no other. MM_SCHEDULES=n runs that many, MM_SECONDS=n as many as fit.
+ * MM_SEED=n replays the schedule n and no other. MM_SCHEDULES=n runs that many, MM_SECONDS=n as
+ * many as fit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,8 @@ static void run_one(uint64_t seed)
         return;
     driver_print_plan(&p);
     fprintf(stderr, "replay: MM_SEED=0x%lx\n", (unsigned long)seed);
-    fail_msg("seed 0x%lx: %s: %s", (unsigned long)seed, sim_rule_names[sim_failure()], sim_failure_text());
+    fail_msg("seed 0x%lx: %s: %s", (unsigned long)seed, sim_rule_names[sim_failure()],
+             sim_failure_text());
 }
 
 static void test_seeds(void **state)
@@ -49,12 +51,15 @@ static void test_seeds(void **state)
         run_one(seed + done);
     took = now() - begin;
     fprintf(stderr,
-            "seeds: %lu schedules, %lu API calls (%lu operations, %lu failed, %lu bad; %lu pages verified), %lu switches, "
+            "seeds: %lu schedules, %lu API calls (%lu operations, %lu failed, %lu bad; %lu pages "
+            "verified), %lu switches, "
             "%lu interrupts, %lu stale translations, %lu flushes; %.0f schedules/s, %.0f calls/s\n",
-            (unsigned long)done, (unsigned long)sim_stats.calls, (unsigned long)driver_stats.operations, (unsigned long)driver_stats.failed_calls,
+            (unsigned long)done, (unsigned long)sim_stats.calls,
+            (unsigned long)driver_stats.operations, (unsigned long)driver_stats.failed_calls,
             (unsigned long)driver_stats.bad_calls, (unsigned long)driver_stats.verified_pages,
-            (unsigned long)sim_stats.switches, (unsigned long)sim_stats.interrupts, (unsigned long)sim_stats.stale_made,
-            (unsigned long)sim_stats.flushes, (double)done / took, (double)sim_stats.calls / took);
+            (unsigned long)sim_stats.switches, (unsigned long)sim_stats.interrupts,
+            (unsigned long)sim_stats.stale_made, (unsigned long)sim_stats.flushes,
+            (double)done / took, (double)sim_stats.calls / took);
 }
 
 /* The same seed gives the same run, whatever ran before. */
@@ -75,7 +80,8 @@ static void test_replay(void **state)
         if (i < ARRAY_SIZE(first))
             first[k] = trail;
         else if (trail != first[k])
-            fail_msg("seed 0x%lx ran differently the second time", (unsigned long)(test_seed() + k));
+            fail_msg("seed 0x%lx ran differently the second time",
+                     (unsigned long)(test_seed() + k));
     }
 }
 
@@ -106,8 +112,9 @@ static void test_machine_faults(void **state)
             p.machine.mutation = cases[i].mutation;
         } while (driver_run(&p) && ++tries < 100);
         if (tries == 100 || !str_in_list(cases[i].rules, sim_rule_names[sim_failure()]))
-            fail_msg("fault %u: found \"%s\" (%s) after %u schedules, expected %s", cases[i].mutation,
-                     sim_rule_names[sim_failure()], sim_failure_text(), tries, cases[i].rules);
+            fail_msg("fault %u: found \"%s\" (%s) after %u schedules, expected %s",
+                     cases[i].mutation, sim_rule_names[sim_failure()], sim_failure_text(), tries,
+                     cases[i].rules);
     }
     sim_quiet = false;
 }

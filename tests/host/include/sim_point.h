@@ -1,10 +1,10 @@
 /*
- * sim_point.h: what the replaced <arch/...> headers need of the simulated machine: the running CPU and
- * the marked points.
+ * sim_point.h: what the replaced <arch/...> headers need of the simulated machine: the running CPU
+ * and the marked points.
  *
- * A marked point is where another CPU may come in between or an interrupt be taken: every atomic access,
- * page-table access, lock operation, pause and change of the interrupt flag. It costs a decrement and
- * a load as long as nothing is due.
+ * A marked point is where another CPU may come in between or an interrupt be taken: every atomic
+ * access, page-table access, lock operation, pause and change of the interrupt flag. It costs a
+ * decrement and a load as long as nothing is due.
  */
 #ifndef SIM_POINT_H
 #define SIM_POINT_H
@@ -27,7 +27,7 @@ struct sim_cpu {
     uint32_t hook_depth; /* nested calls into the page allocator */
     uint32_t call_depth; /* nested calls into the API */
     bool irq_off;
-    bool nmi_masked; /* as from an NMI's beginning to its IRET */
+    bool nmi_masked;     /* as from an NMI's beginning to its IRET */
     uint64_t interrupts; /* handlers run */
     uint64_t calls;      /* into the API, by others than mm/ */
 };

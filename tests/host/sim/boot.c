@@ -41,7 +41,8 @@ static void boot(void *arg)
     page_alloc_init(early_map(&n), n, false);
     cache_init();
     for (unsigned cpu = 1; cpu < sim_opt.cpus; cpu++)
-        must(page_alloc_cpu_init(cpu) == OK && cache_cpu_init(cpu) == OK, "a CPU's caches failed to start");
+        must(page_alloc_cpu_init(cpu) == OK && cache_cpu_init(cpu) == OK,
+             "a CPU's caches failed to start");
     must(vmap_config_for(&c, b->design, msg, sizeof(msg)), msg);
     if (b->range_size)
         c.range_size = b->range_size;
@@ -99,7 +100,8 @@ static void check(void *arg)
 bool sim_settle(struct sim_baseline *now)
 {
     /* The second round empties what the first one's frees filled on other CPUs. */
-    return sim_run(sim_opt.cpus, quiesce, NULL) && sim_run(sim_opt.cpus, quiesce, NULL) && sim_do(check, now);
+    return sim_run(sim_opt.cpus, quiesce, NULL) && sim_run(sim_opt.cpus, quiesce, NULL) &&
+           sim_do(check, now);
 }
 
 struct comparison {
@@ -117,10 +119,13 @@ static void compare(void *arg)
               (long)(c->now->va_used - c->was->va_used));
     SIM_CHECK(c->was->free_pages - c->now->free_pages == kept,
               "%ld frames are missing, %ld of them are tables, %ld the caches' and %ld the index's",
-              (long)(c->was->free_pages - c->now->free_pages), (long)(c->now->tables - c->was->tables),
-              (long)(c->now->cache_pages - c->was->cache_pages), (long)(c->now->index_pages - c->was->index_pages));
-    SIM_CHECK(kept <= c->slack || (int64_t)kept < 0, "%lu pages of tables and caches stay, the bound is %lu",
-              (unsigned long)kept, (unsigned long)c->slack);
+              (long)(c->was->free_pages - c->now->free_pages),
+              (long)(c->now->tables - c->was->tables),
+              (long)(c->now->cache_pages - c->was->cache_pages),
+              (long)(c->now->index_pages - c->was->index_pages));
+    SIM_CHECK(kept <= c->slack || (int64_t)kept < 0,
+              "%lu pages of tables and caches stay, the bound is %lu", (unsigned long)kept,
+              (unsigned long)c->slack);
 }
 
 bool sim_compare(const struct sim_baseline *was, const struct sim_baseline *now, uint64_t slack)

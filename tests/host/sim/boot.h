@@ -1,5 +1,6 @@
 /*
- * boot.h: starts mm/ on the simulated machine, as the kernel does, and takes it down with all its checks.
+ * boot.h: starts mm/ on the simulated machine, as the kernel does, and takes it down with all its
+ * checks.
  */
 #ifndef TESTS_HOST_SIM_BOOT_H
 #define TESTS_HOST_SIM_BOOT_H
@@ -8,7 +9,7 @@
 #include "tests/host/sim/sim.h"
 
 struct sim_boot {
-    unsigned design;     /* enum vmap_design; its preset, and what follows is put over it if not 0 */
+    unsigned design; /* enum vmap_design; its preset, and what follows is put over it if not 0 */
     uint64_t range_size;
     unsigned nodes;
     uint64_t lazy_max;
@@ -23,10 +24,12 @@ struct sim_baseline {
 
 /* After sim_machine(), outside sim_run() or on CPU 0 inside. It must succeed. */
 void sim_boot(const struct sim_boot *b);
-/* Empties every CPU's caches (each in its own context), and checks all structures. Needs all areas freed; NULL base: some are
- * live, so only the structures are checked. Outside sim_run(). True if sound; else the failure is SIM_TEST. */
+/* Empties every CPU's caches (each in its own context), and checks all structures. Needs all areas
+ * freed; NULL base: some are live, so only the structures are checked. Outside sim_run(). True if
+ * sound; else the failure is SIM_TEST. */
 bool sim_settle(struct sim_baseline *now);
-/* The settled machine must be where it was: addresses exactly, frames but for `slack` pages of cached slabs. */
+/* The settled machine must be where it was: addresses exactly, frames but for `slack` pages of
+ * cached slabs. */
 bool sim_compare(const struct sim_baseline *was, const struct sim_baseline *now, uint64_t slack);
 /* vmap_exit() and all that must be true after it. */
 bool sim_shutdown(void);

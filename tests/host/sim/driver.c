@@ -31,7 +31,8 @@ void console_write(const char *s, size_t n)
     if (sim_opt.free_running)
         return;
     if (sim_running && sim_this->locks_held)
-        sim_fail(SIM_CONTEXT, "a line is printed with lock %s held: %.*s", sim_lock_name(), (int)n, s);
+        sim_fail(SIM_CONTEXT, "a line is printed with lock %s held: %.*s", sim_lock_name(), (int)n,
+                 s);
     n = MIN(n, sizeof(console) / 2);
     if (console_used + n > sizeof(console)) {
         console_used = sizeof(console) / 4;
@@ -119,13 +120,15 @@ void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
 void driver_print_plan(const struct driver_plan *p)
 {
     fprintf(stderr,
-            "plan: MM_SEED=0x%lx design=%s frames=%s cpus=%u ram=%luM numa=%u caching=%u range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
+            "plan: MM_SEED=0x%lx design=%s frames=%s cpus=%u ram=%luM numa=%u caching=%u "
+            "range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
             "slots=%u pages=%u bias=%u storm=%u nmis=%u inject=%u\n",
-            (unsigned long)p->machine.seed, vmap_design_names[p->boot.design], p->boot.frames_safe ? "safe" : "early",
-            p->machine.cpus, (unsigned long)(p->machine.ram >> 20), p->machine.nodes,
-            p->machine.caching, (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
-            (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots, p->pages_max, p->bias,
-            p->storm, p->nmis, p->inject);
+            (unsigned long)p->machine.seed, vmap_design_names[p->boot.design],
+            p->boot.frames_safe ? "safe" : "early", p->machine.cpus,
+            (unsigned long)(p->machine.ram >> 20), p->machine.nodes, p->machine.caching,
+            (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
+            (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots,
+            p->pages_max, p->bias, p->storm, p->nmis, p->inject);
     fprintf(stderr, "the end of what was printed:\n%.*s\n", (int)console_used, console);
 }
 
@@ -237,8 +240,8 @@ static void check_counters(void *arg)
     vmap_read_counters(&c);
     for (unsigned cpu = 0; cpu < plan->machine.cpus; cpu++)
         bad += actors[cpu].bad_calls + handlers[cpu].bad_calls;
-    SIM_CHECK(c.bad_free == bad, "%lu bad calls were counted, %lu were made", (unsigned long)c.bad_free,
-              (unsigned long)bad);
+    SIM_CHECK(c.bad_free == bad, "%lu bad calls were counted, %lu were made",
+              (unsigned long)c.bad_free, (unsigned long)bad);
 }
 
 static void add_stats(const struct actor *a)

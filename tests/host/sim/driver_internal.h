@@ -11,15 +11,24 @@
 #define POOL_FRAMES 80 /* that a CPU maps again and again; more than a block's largest mapping */
 #define IRQ_SLOTS   3
 
-enum area_type { AREA_NONE, AREA_ALLOC, AREA_MAP, AREA_PUT, AREA_RAM, AREA_IO, AREA_PCPU, AREA_SMALL };
+enum area_type {
+    AREA_NONE,
+    AREA_ALLOC,
+    AREA_MAP,
+    AREA_PUT,
+    AREA_RAM,
+    AREA_IO,
+    AREA_PCPU,
+    AREA_SMALL
+};
 
 struct area {
     enum area_type type;
-    uintptr_t va;          /* as returned */
-    size_t size;           /* bytes that were asked for */
-    size_t reserved;       /* bytes of addresses from va's page on, guard included */
+    uintptr_t va;    /* as returned */
+    size_t size;     /* bytes that were asked for */
+    size_t reserved; /* bytes of addresses from va's page on, guard included */
     unsigned pages;
-    unsigned flags;        /* VM_* */
+    unsigned flags; /* VM_* */
     bool writable, guard;
     uint64_t cookie;       /* each page's first word is cookie + its number */
     struct page **frames;  /* that it must map; NULL: its own */

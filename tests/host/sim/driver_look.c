@@ -56,8 +56,9 @@ static void compare_copy(const struct area *area, uintptr_t from, const char *to
         memcpy(&got, to + (at - from), sizeof(got));
         if (area->type == AREA_IO)
             want = 0;
-        SIM_CHECK(got == want, "vread of byte %u of page %u of %#lx gave %#lx, not %#lx", word_offsets[i % PAGE_WORDS],
-                  page, (unsigned long)area->va, (unsigned long)got, (unsigned long)want);
+        SIM_CHECK(got == want, "vread of byte %u of page %u of %#lx gave %#lx, not %#lx",
+                  word_offsets[i % PAGE_WORDS], page, (unsigned long)area->va, (unsigned long)got,
+                  (unsigned long)want);
     }
 }
 
@@ -91,8 +92,8 @@ void op_vread(struct actor *a, struct area *area)
         got = vread_iter(&k.sink, (void *)from, n);
         n = want;
     }
-    SIM_CHECK(got == want, "vread at %#lx returned %lu, not %lu", (unsigned long)from, (unsigned long)got,
-              (unsigned long)want);
+    SIM_CHECK(got == want, "vread at %#lx returned %lu, not %lu", (unsigned long)from,
+              (unsigned long)got, (unsigned long)want);
     compare_copy(area, from, copy, got);
 }
 
@@ -213,7 +214,8 @@ void op_bad_call(struct actor *a, struct area *area)
 
 static void *impossible_vmalloc(struct actor *a)
 {
-    static const size_t sizes[] = {0, SIZE_MAX, SIZE_MAX - PAGE_SIZE + 1, SIZE_MAX - PAGE_SIZE, 1UL << 62, 1UL << 48};
+    static const size_t sizes[] = {
+        0, SIZE_MAX, SIZE_MAX - PAGE_SIZE + 1, SIZE_MAX - PAGE_SIZE, 1UL << 62, 1UL << 48};
     static const size_t aligns[] = {0, 3, PAGE_SIZE + 1, 1UL << 63, 1UL << 47, 3UL << 40};
 
     switch (choose(a, 5)) {
@@ -324,7 +326,8 @@ static void look_anywhere(struct actor *a)
     if (!sim_opt.free_running)
         vread(buf, at, sizeof(buf));
     vmalloc_dump_obj(at);
-    SIM_CHECK(is_vmalloc_addr(at) == ((uintptr_t)at >= VMAP_BASE && (uintptr_t)at < VMAP_BASE + VMAP_SIZE_MAX),
+    SIM_CHECK(is_vmalloc_addr(at) ==
+                  ((uintptr_t)at >= VMAP_BASE && (uintptr_t)at < VMAP_BASE + VMAP_SIZE_MAX),
               "is_vmalloc_addr(%p)", at);
 }
 
@@ -389,8 +392,10 @@ void op_global(struct actor *a)
             break;
         notifiers[a->cpu].purge = release_nothing;
         SIM_CHECK(register_vmap_purge_notifier(&notifiers[a->cpu]) == OK, "a notifier was refused");
-        SIM_CHECK(unregister_vmap_purge_notifier(&notifiers[a->cpu]) == OK, "a notifier was not found");
-        SIM_CHECK(unregister_vmap_purge_notifier(&notifiers[a->cpu]) != OK, "a notifier was found twice");
+        SIM_CHECK(unregister_vmap_purge_notifier(&notifiers[a->cpu]) == OK,
+                  "a notifier was not found");
+        SIM_CHECK(unregister_vmap_purge_notifier(&notifiers[a->cpu]) != OK,
+                  "a notifier was found twice");
         break;
     case 10:
         vmap_quiesce();

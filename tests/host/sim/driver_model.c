@@ -1,9 +1,9 @@
 /*
  * driver_model.c: what must be true of a live area, by the API's own words.
  *
- * The set of live intervals is kept in a tree; by schedule there is no marked point between an answer and its entry, so the
- * set is exact. CPUs that run free keep no common set (its lock would order them): there the pages' contents
- * show that nobody else has the area.
+ * The set of live intervals is kept in a tree; by schedule there is no marked point between an
+ * answer and its entry, so the set is exact. CPUs that run free keep no common set (its lock would
+ * order them): there the pages' contents show that nobody else has the area.
  */
 #include <string.h>
 
@@ -50,8 +50,8 @@ void model_insert(struct area *area)
 
         parent = *link;
         if (end > first_byte(other) && start < first_byte(other) + other->reserved)
-            sim_fail(SIM_TEST, "[%#lx, %#lx) was handed out, and [%#lx, %#lx) is live", (unsigned long)start,
-                     (unsigned long)end, (unsigned long)first_byte(other),
+            sim_fail(SIM_TEST, "[%#lx, %#lx) was handed out, and [%#lx, %#lx) is live",
+                     (unsigned long)start, (unsigned long)end, (unsigned long)first_byte(other),
                      (unsigned long)(first_byte(other) + other->reserved));
         link = start < first_byte(other) ? &parent->left : &parent->right;
     }
@@ -98,7 +98,8 @@ void area_fill(struct area *area, unsigned from, unsigned to)
     for (unsigned i = from; i < to; i++) {
         struct page *page = vmalloc_to_page((void *)(area->va + i * PAGE_SIZE));
 
-        SIM_CHECK(page, "page %u of the new area at %#lx is not mapped", i, (unsigned long)area->va);
+        SIM_CHECK(page, "page %u of the new area at %#lx is not mapped", i,
+                  (unsigned long)area->va);
         frame_mark(page, area_word(area, i));
     }
 }
@@ -112,20 +113,26 @@ static void verify_page(struct actor *a, const struct area *area, unsigned i)
 
     a->verified_pages++;
     if (area->type == AREA_IO) {
-        SIM_CHECK(vmalloc_to_pfn((void *)va) == (area->pa >> PAGE_SHIFT) + i, "page %u of the MMIO at %#lx is pfn %#lx",
-                  i, (unsigned long)area->va, vmalloc_to_pfn((void *)va));
+        SIM_CHECK(vmalloc_to_pfn((void *)va) == (area->pa >> PAGE_SHIFT) + i,
+                  "page %u of the MMIO at %#lx is pfn %#lx", i, (unsigned long)area->va,
+                  vmalloc_to_pfn((void *)va));
         return;
     }
-    SIM_CHECK(page && (!area->frames || page == area->frames[i]), "page %u of %#lx is frame %p, not %p", i,
-              (unsigned long)area->va, (void *)page, area->frames ? (void *)area->frames[i] : NULL);
-    SIM_CHECK(vmalloc_to_pfn((void *)va) == page_to_pfn(page), "page and pfn of %#lx differ", (unsigned long)va);
-    SIM_CHECK(sim_read8(va + offset, &got), "page %u of %u at %#lx cannot be read", i, area->pages, (unsigned long)area->va);
-    SIM_CHECK(got == want, "page %u of %u at %#lx holds %#lx, not %#lx", i, area->pages, (unsigned long)area->va,
-              (unsigned long)got, (unsigned long)want);
+    SIM_CHECK(page && (!area->frames || page == area->frames[i]),
+              "page %u of %#lx is frame %p, not %p", i, (unsigned long)area->va, (void *)page,
+              area->frames ? (void *)area->frames[i] : NULL);
+    SIM_CHECK(vmalloc_to_pfn((void *)va) == page_to_pfn(page), "page and pfn of %#lx differ",
+              (unsigned long)va);
+    SIM_CHECK(sim_read8(va + offset, &got), "page %u of %u at %#lx cannot be read", i, area->pages,
+              (unsigned long)area->va);
+    SIM_CHECK(got == want, "page %u of %u at %#lx holds %#lx, not %#lx", i, area->pages,
+              (unsigned long)area->va, (unsigned long)got, (unsigned long)want);
     if (!area->writable)
-        SIM_CHECK(!sim_write8(va + 8, 0), "page %u of the read-only area at %#lx was written", i, (unsigned long)area->va);
+        SIM_CHECK(!sim_write8(va + 8, 0), "page %u of the read-only area at %#lx was written", i,
+                  (unsigned long)area->va);
     else if (!area->frames)
-        SIM_CHECK(sim_write8(va + 8, got), "page %u of the area at %#lx cannot be written", i, (unsigned long)area->va);
+        SIM_CHECK(sim_write8(va + 8, got), "page %u of the area at %#lx cannot be written", i,
+                  (unsigned long)area->va);
 }
 
 static void verify_lookup(struct actor *a, const struct area *area)
@@ -136,22 +143,27 @@ static void verify_lookup(struct actor *a, const struct area *area)
     uint64_t v;
 
     for (unsigned i = 0; i < ARRAY_SIZE(at); i++) {
-        SIM_CHECK(is_vmalloc_addr((void *)at[i]), "%#lx is outside the vmap range", (unsigned long)at[i]);
-        SIM_CHECK(find_vm_area((void *)at[i], &info), "no area is found at %#lx, byte %lu of a live one",
-                  (unsigned long)at[i], (unsigned long)(at[i] - start));
-        SIM_CHECK((uintptr_t)info.start == start && info.size == end - start && info.kind == kind_of(area),
+        SIM_CHECK(is_vmalloc_addr((void *)at[i]), "%#lx is outside the vmap range",
+                  (unsigned long)at[i]);
+        SIM_CHECK(find_vm_area((void *)at[i], &info),
+                  "no area is found at %#lx, byte %lu of a live one", (unsigned long)at[i],
+                  (unsigned long)(at[i] - start));
+        SIM_CHECK((uintptr_t)info.start == start && info.size == end - start &&
+                      info.kind == kind_of(area),
                   "at %#lx an area [%p, + %lu) of kind %u is found, not [%#lx, + %lu) of kind %u",
-                  (unsigned long)at[i], info.start, (unsigned long)info.size, info.kind, (unsigned long)start,
-                  (unsigned long)(end - start), kind_of(area));
+                  (unsigned long)at[i], info.start, (unsigned long)info.size, info.kind,
+                  (unsigned long)start, (unsigned long)(end - start), kind_of(area));
     }
     if (!area->guard)
         return;
-    SIM_CHECK(!find_vm_area((void *)end, &info) && !find_vm_area((void *)(end + PAGE_SIZE - 1), &info),
+    SIM_CHECK(!find_vm_area((void *)end, &info) &&
+                  !find_vm_area((void *)(end + PAGE_SIZE - 1), &info),
               "an area is found at %#lx, in a guard page", (unsigned long)end);
-    SIM_CHECK(!vmalloc_to_page((void *)end) && !vmalloc_to_pfn((void *)end), "the guard page at %#lx has a page",
-              (unsigned long)end);
+    SIM_CHECK(!vmalloc_to_page((void *)end) && !vmalloc_to_pfn((void *)end),
+              "the guard page at %#lx has a page", (unsigned long)end);
     /* Behind what was shrunk this CPU may reach the old page until the next flush. */
-    SIM_CHECK(sim_stale_here(end, sizeof(v)) || !sim_read8(end, &v), "the guard page at %#lx is mapped", (unsigned long)end);
+    SIM_CHECK(sim_stale_here(end, sizeof(v)) || !sim_read8(end, &v),
+              "the guard page at %#lx is mapped", (unsigned long)end);
 }
 
 void area_verify(struct actor *a, struct area *area, bool deep)
@@ -159,7 +171,8 @@ void area_verify(struct actor *a, struct area *area, bool deep)
     unsigned pages = mapped_pages(area);
 
     if (area->type == AREA_SMALL) {
-        SIM_CHECK(*(uint64_t *)area->va == area->cookie, "a small object of %lu bytes changed", (unsigned long)area->size);
+        SIM_CHECK(*(uint64_t *)area->va == area->cookie, "a small object of %lu bytes changed",
+                  (unsigned long)area->size);
         return;
     }
     verify_lookup(a, area);
@@ -180,15 +193,19 @@ void area_begin(struct actor *a, struct area *area)
         return;
     }
     model_insert(area);
-    SIM_CHECK(first_byte(area) >= VMAP_BASE && first_byte(area) + area->reserved <= VMAP_BASE + vmap_config.range_size,
-              "[%#lx, + %lu) is outside the range", (unsigned long)area->va, (unsigned long)area->reserved);
+    SIM_CHECK(first_byte(area) >= VMAP_BASE &&
+                  first_byte(area) + area->reserved <= VMAP_BASE + vmap_config.range_size,
+              "[%#lx, + %lu) is outside the range", (unsigned long)area->va,
+              (unsigned long)area->reserved);
     sim_check_handed_out(first_byte(area), area->reserved);
     if (!area->frames && area->type != AREA_IO && area->type != AREA_PCPU) {
         if (area->flags & VM_ZERO)
             for (unsigned i = 0; i < area->pages; i++) {
-                const uint64_t *w = page_address(vmalloc_to_page((void *)(area->va + i * PAGE_SIZE)));
+                const uint64_t *w =
+                    page_address(vmalloc_to_page((void *)(area->va + i * PAGE_SIZE)));
 
-                SIM_CHECK(!w[0] && !memcmp(w, w + 1, PAGE_SIZE - sizeof(*w)), "page %u of a cleared area is not", i);
+                SIM_CHECK(!w[0] && !memcmp(w, w + 1, PAGE_SIZE - sizeof(*w)),
+                          "page %u of a cleared area is not", i);
             }
         area_fill(area, 0, area->pages);
     }

@@ -31,11 +31,14 @@ static uint64_t new_cookie(void)
     return (__atomic_fetch_add(&cookies, 1, __ATOMIC_RELAXED) + 1) << 24;
 }
 
-/* Mostly small, sometimes up to the plan's limit, rarely more; bytes that need not fill the last page. */
+/* Mostly small, sometimes up to the plan's limit, rarely more; bytes that need not fill the last
+ * page. */
 static size_t some_size(struct actor *a)
 {
     unsigned kind = (unsigned)choose(a, 16);
-    uint64_t pages = 1 + choose(a, kind < 8 ? 4 : kind < 15 ? plan->pages_max : 4 * plan->pages_max);
+    uint64_t pages = 1 + choose(a, kind < 8    ? 4
+                                   : kind < 15 ? plan->pages_max
+                                               : 4 * plan->pages_max);
 
     return pages * PAGE_SIZE - (chance(a, 3) ? choose(a, PAGE_SIZE) : 0);
 }
@@ -76,7 +79,15 @@ static void size_area(struct area *area, size_t size)
 }
 
 static const unsigned alloc_flags[] = {
-    0, 0, 0, VM_ZERO, VM_NO_GUARD, VM_READONLY, VM_EXEC, VM_ZERO | VM_NO_GUARD | VM_READONLY, VM_HUGE | VM_ZERO,
+    0,
+    0,
+    0,
+    VM_ZERO,
+    VM_NO_GUARD,
+    VM_READONLY,
+    VM_EXEC,
+    VM_ZERO | VM_NO_GUARD | VM_READONLY,
+    VM_HUGE | VM_ZERO,
 };
 
 static void op_vmalloc(struct actor *a, struct area *slot)
@@ -115,8 +126,8 @@ static void op_vmalloc(struct actor *a, struct area *slot)
         made.writable = !(made.flags & (VM_READONLY | VM_EXEC));
         made.guard = !(made.flags & VM_NO_GUARD);
         made.va = (uintptr_t)__vmalloc(size, align, made.flags, (int)choose(a, 3) - 1);
-        SIM_CHECK(!made.va || IS_ALIGNED(made.va, MAX(align, PAGE_SIZE)), "%#lx is not aligned to %#lx",
-                  (unsigned long)made.va, (unsigned long)align);
+        SIM_CHECK(!made.va || IS_ALIGNED(made.va, MAX(align, PAGE_SIZE)),
+                  "%#lx is not aligned to %#lx", (unsigned long)made.va, (unsigned long)align);
         break;
     }
     size_area(&made, size);
@@ -146,7 +157,11 @@ static void op_vmap(struct actor *a, struct area *slot)
     unsigned from = (unsigned)choose(a, POOL_FRAMES - count + 1);
     unsigned flags = chance(a, 3) ? VM_NO_GUARD : 0;
     bool ro = chance(a, 4);
-    struct area made = {.type = AREA_MAP, .writable = !ro, .guard = !flags, .flags = flags, .frames = a->pool + from};
+    struct area made = {.type = AREA_MAP,
+                        .writable = !ro,
+                        .guard = !flags,
+                        .flags = flags,
+                        .frames = a->pool + from};
 
     made.va = (uintptr_t)vmap(made.frames, count, flags, ro ? PAGE_KERNEL_RO : PAGE_KERNEL);
     size_area(&made, count * PAGE_SIZE);
@@ -156,7 +171,8 @@ static void op_vmap(struct actor *a, struct area *slot)
 /* Frames that go with the area. */
 static void op_vmap_put(struct actor *a, struct area *slot)
 {
-    struct area made = {.type = AREA_PUT, .writable = true, .guard = true, .flags = VM_MAP_PUT_PAGES};
+    struct area made = {
+        .type = AREA_PUT, .writable = true, .guard = true, .flags = VM_MAP_PUT_PAGES};
     unsigned count = 1 + (unsigned)choose(a, 8), got;
     struct page *pages[8];
 
@@ -168,7 +184,8 @@ static void op_vmap_put(struct actor *a, struct area *slot)
     size_area(&made, count * PAGE_SIZE);
     begin(a, slot, &made, "vmap");
     for (unsigned i = 0; made.va && i < count; i++)
-        SIM_CHECK(vmalloc_to_page((void *)(made.va + i * PAGE_SIZE)) == pages[i], "vmap mapped another page");
+        SIM_CHECK(vmalloc_to_page((void *)(made.va + i * PAGE_SIZE)) == pages[i],
+                  "vmap mapped another page");
 }
 
 static void op_map_ram(struct actor *a, struct area *slot)
@@ -198,7 +215,8 @@ static void op_ioremap(struct actor *a, struct area *slot)
 
 static void op_small(struct actor *a, struct area *slot)
 {
-    struct area made = {.type = AREA_SMALL, .size = 8 + choose(a, chance(a, 4) ? KMALLOC_MAX - 7 : 500)};
+    struct area made = {.type = AREA_SMALL,
+                        .size = 8 + choose(a, chance(a, 4) ? KMALLOC_MAX - 7 : 500)};
 
     made.va = (uintptr_t)kvmalloc(made.size);
     begin(a, slot, &made, "kvmalloc");
@@ -215,7 +233,9 @@ static void op_pcpu(struct actor *a, struct area *slot)
 
     for (int i = 0; i < n; i++) {
         /* Sometimes so large that addresses run out. */
-        sizes[i] = (1 + choose(a, chance(a, 3) ? MIN(vmap_config.range_size, SZ_1G) / align / 3 : 3)) * align;
+        sizes[i] =
+            (1 + choose(a, chance(a, 3) ? MIN(vmap_config.range_size, SZ_1G) / align / 3 : 3)) *
+            align;
         if (i)
             offsets[i] = offsets[i - 1] + sizes[i - 1] + choose(a, 5) * align;
     }
@@ -223,7 +243,8 @@ static void op_pcpu(struct actor *a, struct area *slot)
     if (areas) {
         made.va = (uintptr_t)vm_area_start(areas[0]);
         for (int i = 0; i < n; i++)
-            SIM_CHECK((uintptr_t)vm_area_start(areas[i]) == made.va + offsets[i] && IS_ALIGNED(made.va, align),
+            SIM_CHECK((uintptr_t)vm_area_start(areas[i]) == made.va + offsets[i] &&
+                          IS_ALIGNED(made.va, align),
                       "congruent areas are not");
         if (n > 1) {
             pcpu_free_vm_areas(areas, n);
@@ -236,7 +257,8 @@ static void op_pcpu(struct actor *a, struct area *slot)
     begin(a, slot, &made, "pcpu_get_vm_areas");
 }
 
-/* Maps the first pages, or unmaps them. What was unmapped must be flushed by the caller before it is mapped. */
+/* Maps the first pages, or unmaps them. What was unmapped must be flushed by the caller before it
+ * is mapped. */
 static void op_pcpu_pages(struct actor *a, struct area *area)
 {
     unsigned count = 1 + (unsigned)choose(a, MIN(area->pages, (unsigned)POOL_FRAMES));
@@ -338,7 +360,8 @@ static void op_realloc(struct actor *a, struct area *area)
         SIM_CHECK(va == was.va, "vrealloc moved what it shrinks");
         SIM_CHECK(find_vm_area((void *)va, &info), "a shrunk area is not found");
         /* Without memory for a table a 2 MiB leaf cannot be cut, and the area keeps its pages. */
-        SIM_CHECK(info.size == pages * PAGE_SIZE || (!plan->ample && info.size == was.pages * PAGE_SIZE),
+        SIM_CHECK(info.size == pages * PAGE_SIZE ||
+                      (!plan->ample && info.size == was.pages * PAGE_SIZE),
                   "%lu bytes after shrinking to %u pages", (unsigned long)info.size, pages);
         area->pages = (unsigned)(info.size / PAGE_SIZE);
         area->guard |= area->pages < was.pages;
@@ -369,7 +392,8 @@ static void op_send(struct actor *a, struct area *area)
     struct mail *m = &mail[choose(a, plan->machine.cpus)];
     uint32_t empty = 0;
 
-    if (!__atomic_compare_exchange_n(&m->state, &empty, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(&m->state, &empty, 1, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
         return;
     model_remove(area);
     m->area = *area;
@@ -383,7 +407,8 @@ void op_take_mail(struct actor *a)
     struct mail *m = &mail[a->cpu];
     uint32_t full = 2;
 
-    if (!__atomic_compare_exchange_n(&m->state, &full, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(&m->state, &full, 1, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
         return;
     op_free(a, &m->area);
     __atomic_store_n(&m->state, 0, __ATOMIC_RELEASE);
@@ -392,8 +417,8 @@ void op_take_mail(struct actor *a)
 /* ---- what next ---- */
 
 static void (*const makers[])(struct actor *a, struct area *slot) = {
-    op_vmalloc, op_vmalloc, op_vmalloc, op_vmalloc, op_map_ram, op_map_ram, op_map_ram, op_vmap,
-    op_vmap,    op_vmap_put, op_ioremap, op_small,  op_pcpu,    op_huge,
+    op_vmalloc, op_vmalloc, op_vmalloc,  op_vmalloc, op_map_ram, op_map_ram, op_map_ram,
+    op_vmap,    op_vmap,    op_vmap_put, op_ioremap, op_small,   op_pcpu,    op_huge,
 };
 /* A plan's bias picks one of these instead, every second time. */
 static void (*const preferred[DRIVER_BIASES])(struct actor *a, struct area *slot) = {
@@ -401,7 +426,9 @@ static void (*const preferred[DRIVER_BIASES])(struct actor *a, struct area *slot
 };
 /* Legal in handlers. */
 static void (*const quick_makers[])(struct actor *a, struct area *slot) = {
-    op_vmalloc, op_vmap, op_map_ram,
+    op_vmalloc,
+    op_vmap,
+    op_map_ram,
 };
 
 static void use_area(struct actor *a, struct area *area)
@@ -476,8 +503,9 @@ void op_in_handler(struct actor *a)
 }
 
 /*
- * Lookups are legal here with the wait-free table, and must be right for what is live all the time; with trees they say no.
- * What shares a 2 MiB unit with others (congruent areas, and any when addresses are short) is in trees in any design.
+ * Lookups are legal here with the wait-free table, and must be right for what is live all the time;
+ * with trees they say no. What shares a 2 MiB unit with others (congruent areas, and any when
+ * addresses are short) is in trees in any design.
  */
 void op_in_nmi(struct actor *a)
 {
@@ -489,9 +517,10 @@ void op_in_nmi(struct actor *a)
         return;
     found = find_vm_area((void *)area->va, &info);
     SIM_CHECK(!found || vmap_config.blocks_all, "a lookup in an NMI took locks");
-    SIM_CHECK(found || !vmap_config.blocks_all || area->type == AREA_PCPU || vmap_config.range_size < SZ_512G,
+    SIM_CHECK(found || !vmap_config.blocks_all || area->type == AREA_PCPU ||
+                  vmap_config.range_size < SZ_512G,
               "an NMI finds no area at %#lx", (unsigned long)area->va);
-    SIM_CHECK(!found || (uintptr_t)info.start == (area->va & PAGE_MASK), "an NMI finds %p at %#lx", info.start,
-              (unsigned long)area->va);
+    SIM_CHECK(!found || (uintptr_t)info.start == (area->va & PAGE_MASK), "an NMI finds %p at %#lx",
+              info.start, (unsigned long)area->va);
     SIM_CHECK(!vmalloc(1), "an allocation in an NMI");
 }

@@ -1,9 +1,10 @@
 /*
  * gen_stress.c: see gen_stress.h.
  *
- * Every CPU owns a few addresses, a 2 MiB slot, and frames for both. It writes entries itself, so that next to nothing lies
- * between the steps of the protocol; the oracle judges each reuse. CPUs halt while another one is awake, and whoever is
- * awake wakes the others now and then, the last one at its end.
+ * Every CPU owns a few addresses, a 2 MiB slot, and frames for both. It writes entries itself, so
+ * that next to nothing lies between the steps of the protocol; the oracle judges each reuse. CPUs
+ * halt while another one is awake, and whoever is awake wakes the others now and then, the last one
+ * at its end.
  */
 #include <string.h>
 
@@ -110,7 +111,8 @@ static void use_page(struct worker *w)
     p->mapped = true;
 }
 
-/* A table that leads nowhere is put in place, taken out, and its page moves on once all have really flushed. */
+/* A table that leads nowhere is put in place, taken out, and its page moves on once all have really
+ * flushed. */
 static void use_table(struct worker *w)
 {
     phys_addr_t pa = frame_of(this_cpu_id(), 41 + w->tables++ % 2);
@@ -191,7 +193,8 @@ bool gen_stress_run(uint64_t seed)
 {
     unsigned cpus = 2 + (unsigned)(seed % (CPUS_MAX - 1));
 
-    sim_machine(&(struct sim_options){.seed = seed, .ram = 16 * SZ_1M, .cpus = cpus, .hang_steps = 100000});
+    sim_machine(
+        &(struct sim_options){.seed = seed, .ram = 16 * SZ_1M, .cpus = cpus, .hang_steps = 100000});
     memset(workers, 0, sizeof(workers));
     for (unsigned cpu = 0; cpu < cpus; cpu++)
         rng_seed(&workers[cpu].rng, seed * CPUS_MAX + cpu);

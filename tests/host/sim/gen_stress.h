@@ -1,5 +1,6 @@
 /*
- * gen_stress.h: flush generations by themselves: CPUs that clear, stamp, advance, wait, halt, wake and reuse as fast as they can.
+ * gen_stress.h: flush generations by themselves: CPUs that clear, stamp, advance, wait, halt, wake
+ * and reuse as fast as they can.
  */
 #ifndef TESTS_HOST_SIM_GEN_STRESS_H
 #define TESTS_HOST_SIM_GEN_STRESS_H

@@ -14,7 +14,7 @@ extern struct sim_cpu sim_cpus[SIM_MAX_CPUS];
 extern bool sim_running; /* inside sim_run() */
 
 /* sim_cpu.c */
-uint64_t sim_steps(void);        /* of the scheduler */
+uint64_t sim_steps(void); /* of the scheduler */
 void sim_cpu_reset(void);
 void sim_leave_run(void) __noreturn; /* by schedule: abandons all CPUs */
 /* Lets a CPU notice what is pending. */
@@ -44,8 +44,9 @@ void oracle_flush(unsigned cpu, uintptr_t start, uintptr_t end, bool full);
 void oracle_frames_taken(uint64_t pfn, uint64_t n);
 void oracle_frames_freed(uint64_t pfn, uint64_t n);
 /*
- * Between the two, CPU `cpu` is halted, or on its way there or back without touching what could have been reused: it
- * may hold old translations of addresses that are reused, if it drops them before the end. Tables are no part of that.
+ * Between the two, CPU `cpu` is halted, or on its way there or back without touching what could
+ * have been reused: it may hold old translations of addresses that are reused, if it drops them
+ * before the end. Tables are no part of that.
  */
 void oracle_idle_begin(unsigned cpu);
 void oracle_idle_end(unsigned cpu);

@@ -1,8 +1,10 @@
 /*
- * oracle.h: stale translations, and what the oracle knows of frames and tables. Shared by the oracle's files only.
+ * oracle.h: stale translations, and what the oracle knows of frames and tables. Shared by the
+ * oracle's files only.
  *
- * A present entry may be in any CPU's caches at any time, so nothing is kept for it. When it goes, a stale record
- * is made: which CPUs may still hold it. A CPU's bit goes when that CPU flushes; the record when no bit is left.
+ * A present entry may be in any CPU's caches at any time, so nothing is kept for it. When it goes,
+ * a stale record is made: which CPUs may still hold it. A CPU's bit goes when that CPU flushes; the
+ * record when no bit is left.
  */
 #ifndef TESTS_HOST_SIM_ORACLE_H
 #define TESTS_HOST_SIM_ORACLE_H
@@ -17,10 +19,10 @@ struct stale {
     pte_t pte;
     uint64_t stamp; /* oracle time at which the entry went */
     uint64_t holders[SIM_CPU_WORDS];
-    uint32_t maker;  /* CPU that cleared the entry */
-    uint8_t level;   /* of the entry: 1 .. 4 */
-    bool table;      /* it led to a table: paging-structure caches */
-    uint32_t next;   /* hash chain, or free chain: index + 1 */
+    uint32_t maker; /* CPU that cleared the entry */
+    uint8_t level;  /* of the entry: 1 .. 4 */
+    bool table;     /* it led to a table: paging-structure caches */
+    uint32_t next;  /* hash chain, or free chain: index + 1 */
     struct list_head all;
     struct list_head frame;
 };

@@ -1,9 +1,10 @@
 /*
- * oracle_tables.c: page tables as the code writes them, and the frames they and the areas are made of.
+ * oracle_tables.c: page tables as the code writes them, and the frames they and the areas are made
+ * of.
  *
- * A table is followed from the moment an entry of a followed table leads to it; what it holds then counts as
- * written then. Every rule about entries and frames is checked here, at the write or the hand-over
- * that breaks it.
+ * A table is followed from the moment an entry of a followed table leads to it; what it holds then
+ * counts as written then. Every rule about entries and frames is checked here, at the write or the
+ * hand-over that breaks it.
  */
 #include "tests/host/sim/oracle.h"
 #include <arch/percpu.h>
@@ -25,7 +26,8 @@ static bool is_leaf(pte_t pte, unsigned level)
     return level == 1 || (level < 4 && pte_leaf(pte));
 }
 
-/* frames=safe: frames that the allocator keeps for itself pass no hook, but they show when they are mapped. */
+/* frames=safe: frames that the allocator keeps for itself pass no hook, but they show when they are
+ * mapped. */
 static void check_frame_reuse(struct frame *f, uintptr_t va)
 {
     struct stale *s;
@@ -35,7 +37,8 @@ static void check_frame_reuse(struct frame *f, uintptr_t va)
     s = stale_in_use(stale_of_frame(f, false));
     if (s && s->va != va)
         sim_fail(SIM_FRAME, "frame %#lx is mapped at %#lx, and CPU %s may still reach it by %#lx",
-                 (unsigned long)(f - oracle_frame(0)), (unsigned long)va, stale_holders(s), (unsigned long)s->va);
+                 (unsigned long)(f - oracle_frame(0)), (unsigned long)va, stale_holders(s),
+                 (unsigned long)s->va);
 }
 
 static void count_maps(pte_t pte, uintptr_t va, unsigned level, int by)
@@ -48,7 +51,8 @@ static void count_maps(pte_t pte, uintptr_t va, unsigned level, int by)
         if (!f)
             return;
         if (by > 0 && owners_known && !f->owned)
-            sim_fail(SIM_OWNER, "frame %#lx is mapped, and is with the page allocator", (unsigned long)(pfn + i));
+            sim_fail(SIM_OWNER, "frame %#lx is mapped, and is with the page allocator",
+                     (unsigned long)(pfn + i));
         if (by > 0)
             check_frame_reuse(f, va + i * PAGE_SIZE);
         f->maps += by;
@@ -66,7 +70,8 @@ static void check_reuse(uintptr_t va, unsigned level, const char *what)
         for (unsigned i = 0; i < PTE_COUNT && !s; i++)
             s = stale_in_use(stale_find(va + i * PAGE_SIZE, 1, false));
     if (s)
-        sim_fail(SIM_REUSE, "%#lx is %s, and CPU %s may hold its old translation (level %u, entry %#lx)",
+        sim_fail(SIM_REUSE,
+                 "%#lx is %s, and CPU %s may hold its old translation (level %u, entry %#lx)",
                  (unsigned long)va, what, stale_holders(s), s->level, (unsigned long)s->pte);
 }
 
@@ -75,15 +80,16 @@ static void map_leaf(pte_t pte, uintptr_t va, unsigned level)
     struct stale *s;
 
     if (pte & PTE_G)
-        sim_fail(SIM_GLOBAL, "the entry of %#lx is global: %#lx", (unsigned long)va, (unsigned long)pte);
+        sim_fail(SIM_GLOBAL, "the entry of %#lx is global: %#lx", (unsigned long)va,
+                 (unsigned long)pte);
     if ((pte & PTE_W) && !(pte & PTE_NX))
         sim_fail(SIM_WX, "the entry of %#lx is writable and executable: %#lx", (unsigned long)va,
                  (unsigned long)pte);
     check_reuse(va, level, "mapped");
     s = level > 1 ? stale_find(va, level, true) : NULL;
     if (s)
-        sim_fail(SIM_TABLE, "a leaf at %#lx, and CPU %s may still walk the old table", (unsigned long)va,
-                 stale_holders(s));
+        sim_fail(SIM_TABLE, "a leaf at %#lx, and CPU %s may still walk the old table",
+                 (unsigned long)va, stale_holders(s));
     count_maps(pte, va, level, 1);
 }
 
@@ -132,15 +138,16 @@ static void link_table(pte_t pte, uintptr_t va, unsigned level)
     struct stale *s;
 
     if (!f)
-        sim_fail(SIM_TABLE, "the table for %#lx is not RAM: %#lx", (unsigned long)va, (unsigned long)pte);
+        sim_fail(SIM_TABLE, "the table for %#lx is not RAM: %#lx", (unsigned long)va,
+                 (unsigned long)pte);
     if (f->links)
         sim_fail(SIM_TABLE, "frame %#lx is a table at two places", (unsigned long)pfn);
     if (owners_known && !f->owned)
         sim_fail(SIM_OWNER, "table %#lx is with the page allocator", (unsigned long)pfn);
     s = stale_find(va, level, true);
     if (s && pte_phys(s->pte) != pte_phys(pte))
-        sim_fail(SIM_TABLE, "a new table for %#lx, and CPU %s may still walk the old one", (unsigned long)va,
-                 stale_holders(s));
+        sim_fail(SIM_TABLE, "a new table for %#lx, and CPU %s may still walk the old one",
+                 (unsigned long)va, stale_holders(s));
     s = stale_of_frame(f, true);
     if (s && s->va != va)
         sim_fail(SIM_TABLE, "table %#lx moves to %#lx, and CPU %s may still walk it for %#lx",
@@ -197,7 +204,8 @@ static void entry_changes(pte_t old, pte_t new, uintptr_t va, unsigned level)
 
     if ((old & ~harmless) == (new & ~harmless))
         return;
-    if (is_leaf(old, level) && is_leaf(new, level) && leaf_phys(old, level) == leaf_phys(new, level)) {
+    if (is_leaf(old, level) && is_leaf(new, level) &&
+        leaf_phys(old, level) == leaf_phys(new, level)) {
         unmap_leaf(old, va, level);
         count_maps(new, va, level, 1);
         return;
@@ -206,7 +214,8 @@ static void entry_changes(pte_t old, pte_t new, uintptr_t va, unsigned level)
         split_leaf(old, new, va, level);
         return;
     }
-    sim_fail(SIM_OVERWRITE, "the entry of %#lx (level %u) changes from %#lx to %#lx while it is live",
+    sim_fail(SIM_OVERWRITE,
+             "the entry of %#lx (level %u) changes from %#lx to %#lx while it is live",
              (unsigned long)va, level, (unsigned long)old, (unsigned long)new);
 }
 
@@ -236,14 +245,13 @@ static uint32_t lost; /* entries cleared, for SIM_MUTATE_LOST_CLEAR */
 
 static pte_t mutate(pte_t old, pte_t new)
 {
-    bool leaf = pte_present(new) && (new & PTE_D);
+    bool leaf = pte_present(new) && (new &PTE_D);
 
     if (sim_opt.mutation == SIM_MUTATE_GLOBAL && leaf)
         return new | PTE_G;
     if (sim_opt.mutation == SIM_MUTATE_WX && leaf)
         return (new | PTE_W) & ~PTE_NX;
-    if (sim_opt.mutation == SIM_MUTATE_LOST_CLEAR && pte_present(old) && !new &&
-        ++lost % 64 == 0)
+    if (sim_opt.mutation == SIM_MUTATE_LOST_CLEAR && pte_present(old) && !new && ++lost % 64 == 0)
         return old;
     return new;
 }
@@ -268,7 +276,8 @@ bool pte_cas(pte_t *p, pte_t *expected, pte_t v)
 
     sim_point();
     if (!oracle_on())
-        return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_ACQ_REL,
+                                           __ATOMIC_ACQUIRE);
     oracle_lock();
     if (*p == *expected)
         entry_written(p, *p, v);
@@ -277,8 +286,8 @@ bool pte_cas(pte_t *p, pte_t *expected, pte_t v)
     return done;
 }
 
-/* A walker must not be in a table that has gone back (case D3). On x86 what it reads next depends on the entry, which
- * orders the two; acquire says the same to TSan. */
+/* A walker must not be in a table that has gone back (case D3). On x86 what it reads next depends
+ * on the entry, which orders the two; acquire says the same to TSan. */
 pte_t pte_read(const pte_t *p)
 {
     struct frame *f;
@@ -320,16 +329,18 @@ static void check_free(uint64_t pfn)
     struct stale *s;
 
     if (!f || !f->owned)
-        sim_fail(SIM_OWNER, "frame %#lx is freed, and %s", (unsigned long)pfn, f ? "is free" : "is not RAM");
+        sim_fail(SIM_OWNER, "frame %#lx is freed, and %s", (unsigned long)pfn,
+                 f ? "is free" : "is not RAM");
     if (f->maps)
-        sim_fail(SIM_MAPPED, "frame %#lx is freed, and %d entries map it", (unsigned long)pfn, f->maps);
+        sim_fail(SIM_MAPPED, "frame %#lx is freed, and %d entries map it", (unsigned long)pfn,
+                 f->maps);
     if (f->links)
         sim_fail(SIM_TABLE, "table %#lx of %#lx is freed while it is in place", (unsigned long)pfn,
                  (unsigned long)f->va);
     s = stale_of_frame(f, true);
     if (s)
-        sim_fail(SIM_TABLE, "table %#lx is freed, and CPU %s may still walk it for %#lx", (unsigned long)pfn,
-                 stale_holders(s), (unsigned long)s->va);
+        sim_fail(SIM_TABLE, "table %#lx is freed, and CPU %s may still walk it for %#lx",
+                 (unsigned long)pfn, stale_holders(s), (unsigned long)s->va);
     if (!sim_opt.frames_safe || f->callers_own)
         return;
     s = stale_in_use(stale_of_frame(f, false));
@@ -338,8 +349,8 @@ static void check_free(uint64_t pfn)
         s = s && s->level > 1 ? stale_in_use(s) : NULL;
     }
     if (s)
-        sim_fail(SIM_FRAME, "frame %#lx is freed, and CPU %s may still reach it by %#lx", (unsigned long)pfn,
-                 stale_holders(s), (unsigned long)s->va);
+        sim_fail(SIM_FRAME, "frame %#lx is freed, and CPU %s may still reach it by %#lx",
+                 (unsigned long)pfn, stale_holders(s), (unsigned long)s->va);
 }
 
 void oracle_frames_freed(uint64_t pfn, uint64_t n)
@@ -398,7 +409,8 @@ static bool translate(uintptr_t va, bool write, phys_addr_t *pa)
     }
 }
 
-/* The address's place in RAM for this CPU; NULL: fault. MMIO reads as nothing and swallows writes. */
+/* The address's place in RAM for this CPU; NULL: fault. MMIO reads as nothing and swallows writes.
+ */
 static uint64_t *access_at(uintptr_t va, bool write)
 {
     static __thread uint64_t mmio;
@@ -412,7 +424,8 @@ static uint64_t *access_at(uintptr_t va, bool write)
         return translate(va, write, &pa) ? phys_to_virt(pa) : NULL;
     oracle_lock();
     if (oracle_stale_here(va))
-        sim_fail(SIM_STALE_ACCESS, "an access to %#lx goes through a stale translation", (unsigned long)va);
+        sim_fail(SIM_STALE_ACCESS, "an access to %#lx goes through a stale translation",
+                 (unsigned long)va);
     ok = translate(va, write, &pa);
     if (ok)
         oracle_used(va);

@@ -1,10 +1,11 @@
 /*
- * sim.h: a simulated machine for mm/ on the host: CPUs, interrupts, physical memory, page tables, translation
- * caches, and an oracle that judges what the code does with them. For tests; mm/ sees only <arch/...>.
+ * sim.h: a simulated machine for mm/ on the host: CPUs, interrupts, physical memory, page tables,
+ * translation caches, and an oracle that judges what the code does with them. For tests; mm/ sees
+ * only <arch/...>.
  *
- * Two ways to run: by schedule (one OS thread, CPUs are fibers, a seeded choice at marked points decides who
- * runs: the same seed gives the same run) and free (a pthread per CPU, for TSan and for real concurrency).
- * Use: sim_machine(&options); [sim_boot()]; sim_run(n, fn, arg); sim_failure().
+ * Two ways to run: by schedule (one OS thread, CPUs are fibers, a seeded choice at marked points
+ * decides who runs: the same seed gives the same run) and free (a pthread per CPU, for TSan and for
+ * real concurrency). Use: sim_machine(&options); [sim_boot()]; sim_run(n, fn, arg); sim_failure().
  */
 #ifndef TESTS_HOST_SIM_H
 #define TESTS_HOST_SIM_H
@@ -61,9 +62,9 @@ enum sim_mutation {
 
 struct sim_options {
     uint64_t seed;
-    size_t ram;       /* bytes, default 64 MiB */
-    unsigned cpus;    /* online, default 1 */
-    unsigned nodes;   /* NUMA nodes the memory is split into, default 1 */
+    size_t ram;     /* bytes, default 64 MiB */
+    unsigned cpus;  /* online, default 1 */
+    unsigned nodes; /* NUMA nodes the memory is split into, default 1 */
     bool free_running;
     bool no_oracle;   /* free_running under TSan: the oracle's lock would order everything */
     bool frames_safe; /* the rule SIM_FRAME is in force */
@@ -73,8 +74,8 @@ struct sim_options {
     uint64_t hang_steps; /* pauses without anything else until SIM_HANG; 0 = default */
 };
 
-/* Builds a machine, forgetting the one before: memory undefined, no table below the root, every variable of mm/
- * as at program start (see sim_reset.c). */
+/* Builds a machine, forgetting the one before: memory undefined, no table below the root, every
+ * variable of mm/ as at program start (see sim_reset.c). */
 void sim_machine(const struct sim_options *o);
 const struct sim_options *sim_options(void);
 /* The memory map that page_alloc_init() takes; *count entries. */
@@ -82,7 +83,8 @@ struct mem_range;
 const struct mem_range *sim_memory_map(size_t *count);
 
 /* Runs fn(arg) on CPUs 0 .. n - 1 at once. True if all returned and no rule was broken. By
- * schedule a failure ends the run where it stands, and the machine is only good for sim_machine(). */
+ * schedule a failure ends the run where it stands, and the machine is only good for sim_machine().
+ */
 bool sim_run(unsigned n, void (*fn)(void *arg), void *arg);
 /* The same on CPU 0 alone; for set-up and checks that may fail. */
 bool sim_do(void (*fn)(void *arg), void *arg);
@@ -100,23 +102,27 @@ void sim_fail(enum sim_rule rule, const char *fmt, ...) __printf(2, 3);
             sim_fail(SIM_TEST, __VA_ARGS__);                                                       \
     } while (0)
 
-/* Interrupts: fn(arg) at a marked point of `cpu` with interrupts on (also smp_interrupt of arch/smp.h), or, with
- * sim_irq_storm, at random points of every CPU, once in `every` points on average (0: off). */
+/* Interrupts: fn(arg) at a marked point of `cpu` with interrupts on (also smp_interrupt of
+ * arch/smp.h), or, with sim_irq_storm, at random points of every CPU, once in `every` points on
+ * average (0: off). */
 void sim_irq_storm(void (*fn)(void), uint32_t every);
 /* The same with NMIs, which interrupts off do not hold up. By schedule only. */
 void sim_nmi_storm(void (*fn)(void), uint32_t every);
 
-/* Accesses to the vmap range as the CPU's caches and tables translate them; false: it would fault. */
+/* Accesses to the vmap range as the CPU's caches and tables translate them; false: it would fault.
+ */
 bool sim_read8(uintptr_t va, uint64_t *value);
 bool sim_write8(uintptr_t va, uint64_t value);
-/* True if this CPU still holds a stale translation of any page of [va, va + size). No access is made. */
+/* True if this CPU still holds a stale translation of any page of [va, va + size). No access is
+ * made. */
 bool sim_stale_here(uintptr_t va, size_t size);
-/* The rule SIM_REUSE for addresses that are handed out before, or without, being mapped (guards). */
+/* The rule SIM_REUSE for addresses that are handed out before, or without, being mapped (guards).
+ */
 void sim_check_handed_out(uintptr_t va, size_t size);
 /* Stale translations of CPUs that are not halted. */
 uint64_t sim_stale_count(void);
-/* A frame that its owner frees although stale translations of it may exist, on its own account (pages given to
- * vmap); SIM_FRAME does not apply to it. */
+/* A frame that its owner frees although stale translations of it may exist, on its own account
+ * (pages given to vmap); SIM_FRAME does not apply to it. */
 void sim_frame_callers_own(const struct page *page);
 
 /* A number for the way the scheduler went since sim_machine(). */

@@ -1,9 +1,10 @@
 /*
- * sim_api.c: watches the calls into mm/: which frames leave the page allocator and come back, when a call that
- * unmaps has returned, and in what state each call leaves its CPU.
+ * sim_api.c: watches the calls into mm/: which frames leave the page allocator and come back, when
+ * a call that unmaps has returned, and in what state each call leaves its CPU.
  *
- * Linked in front of mm/ by the linker's --wrap (wrap.opts): calls between files go through __wrap_x here, calls
- * inside a file do not, and of nested ones the outermost counts. An interrupt handler is a context of its own.
+ * Linked in front of mm/ by the linker's --wrap (wrap.opts): calls between files go through
+ * __wrap_x here, calls inside a file do not, and of nested ones the outermost counts. An interrupt
+ * handler is a context of its own.
  */
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"
@@ -62,7 +63,7 @@ WRAP(struct page *, alloc_page_zeroed, (void))
     taken(p, 1);
     return p;
 }
-WRAP(unsigned, page_alloc_bulk, (struct page **out, unsigned n, int node))
+WRAP(unsigned, page_alloc_bulk, (struct page * *out, unsigned n, int node))
 {
     sim_this->hook_depth++;
     unsigned got = __real_page_alloc_bulk(out, n, node);
@@ -72,19 +73,19 @@ WRAP(unsigned, page_alloc_bulk, (struct page **out, unsigned n, int node))
             oracle_frames_taken(page_to_pfn(out[i]), 1);
     return got;
 }
-WRAP(void, free_pages, (struct page *page, unsigned order))
+WRAP(void, free_pages, (struct page * page, unsigned order))
 {
     giving(page, 1ULL << order);
     __real_free_pages(page, order);
     sim_this->hook_depth--;
 }
-WRAP(void, free_page, (struct page *page))
+WRAP(void, free_page, (struct page * page))
 {
     giving(page, 1);
     __real_free_page(page);
     sim_this->hook_depth--;
 }
-WRAP(void, page_free_bulk, (struct page **pages, unsigned n))
+WRAP(void, page_free_bulk, (struct page * *pages, unsigned n))
 {
     if (sim_this->hook_depth++ == 0)
         for (unsigned i = 0; i < n; i++)
@@ -133,7 +134,8 @@ static void leave(const struct bracket *b)
     if (c->irq_off != b->irq_off)
         sim_fail(SIM_CONTEXT, "%s turned interrupts %s", b->name, c->irq_off ? "off" : "on");
     if (c->locks_held != b->locks)
-        sim_fail(SIM_CONTEXT, "%s came with %u locks and left with %u", b->name, b->locks, c->locks_held);
+        sim_fail(SIM_CONTEXT, "%s came with %u locks and left with %u", b->name, b->locks,
+                 c->locks_held);
     oracle_call_end(b->outermost);
 }
 
@@ -159,16 +161,18 @@ WRAP_CALL(void *, vmalloc, (size_t size), (size))
 WRAP_CALL(void *, vzalloc, (size_t size), (size))
 WRAP_CALL(void *, vmalloc_node, (size_t size, int node), (size, node))
 WRAP_CALL(void *, vmalloc_huge, (size_t size), (size))
-WRAP_CALL(void *, __vmalloc, (size_t size, size_t align, unsigned flags, int node), (size, align, flags, node))
+WRAP_CALL(void *, __vmalloc, (size_t size, size_t align, unsigned flags, int node),
+          (size, align, flags, node))
 WRAP_CALL(void *, vrealloc, (const void *p, size_t size), (p, size))
 WRAP_VOID(vfree, (const void *p), (p))
-WRAP_CALL(void *, vmap, (struct page **pages, unsigned count, unsigned flags, pgprot_t prot),
+WRAP_CALL(void *, vmap, (struct page * *pages, unsigned count, unsigned flags, pgprot_t prot),
           (pages, count, flags, prot))
 WRAP_VOID(vunmap, (const void *p), (p))
-WRAP_CALL(void *, vm_map_ram, (struct page **pages, unsigned count, int node), (pages, count, node))
+WRAP_CALL(void *, vm_map_ram, (struct page * *pages, unsigned count, int node),
+          (pages, count, node))
 WRAP_VOID(vm_unmap_ram, (const void *p, unsigned count), (p, count))
 WRAP_CALL(size_t, vread, (void *dst, const void *addr, size_t n), (dst, addr, n))
-WRAP_CALL(size_t, vread_iter, (struct vread_sink *to, const void *addr, size_t n), (to, addr, n))
+WRAP_CALL(size_t, vread_iter, (struct vread_sink * to, const void *addr, size_t n), (to, addr, n))
 WRAP_CALL(void *, kvmalloc, (size_t size), (size))
 WRAP_VOID(kvfree, (const void *p), (p))
 WRAP_VOID(kvfree_deferred, (const void *p), (p))
@@ -179,15 +183,18 @@ WRAP_CALL(unsigned long, vmalloc_to_pfn, (const void *addr), (addr))
 WRAP_CALL(void *, ioremap, (phys_addr_t pa, size_t size, enum cache_mode mode), (pa, size, mode))
 WRAP_VOID(iounmap, (void *p), (p))
 WRAP_CALL(struct vm_area **, pcpu_get_vm_areas,
-          (const size_t *offsets, const size_t *sizes, int n, size_t align), (offsets, sizes, n, align))
-WRAP_VOID(pcpu_free_vm_areas, (struct vm_area **areas, int n), (areas, n))
-WRAP_CALL(err_t, vm_area_map_pages, (struct vm_area *area, size_t offset, struct page **pages, unsigned count),
+          (const size_t *offsets, const size_t *sizes, int n, size_t align),
+          (offsets, sizes, n, align))
+WRAP_VOID(pcpu_free_vm_areas, (struct vm_area * *areas, int n), (areas, n))
+WRAP_CALL(err_t, vm_area_map_pages,
+          (struct vm_area * area, size_t offset, struct page **pages, unsigned count),
           (area, offset, pages, count))
-WRAP_VOID(vm_area_unmap_pages, (struct vm_area *area, size_t offset, unsigned count), (area, offset, count))
+WRAP_VOID(vm_area_unmap_pages, (struct vm_area * area, size_t offset, unsigned count),
+          (area, offset, count))
 WRAP_CALL(bool, vmap_exit, (void), ())
 WRAP_VOID(vmap_quiesce, (void), ())
 WRAP_VOID(vmap_force_purge, (void), ())
-WRAP_VOID(vmap_read_counters, (struct vmap_counters *c), (c))
+WRAP_VOID(vmap_read_counters, (struct vmap_counters * c), (c))
 
 WRAP(void, vm_unmap_aliases, (void))
 {

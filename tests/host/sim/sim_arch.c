@@ -1,9 +1,10 @@
 /*
- * sim_arch.c: what <arch/...> declares and mm/ calls: shootdown, interrupts to other CPUs, time, panic; and how a
- * failure is reported.
+ * sim_arch.c: what <arch/...> declares and mm/ calls: shootdown, interrupts to other CPUs, time,
+ * panic; and how a failure is reported.
  *
- * The shootdown is the machine's protocol: a request per target, an interrupt, and a wait that answers
- * requests of others. Flush generations are the machine's own: arch/x86_64/tlb_gen.c runs here unmodified.
+ * The shootdown is the machine's protocol: a request per target, an interrupt, and a wait that
+ * answers requests of others. Flush generations are the machine's own: arch/x86_64/tlb_gen.c runs
+ * here unmodified.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -25,9 +26,11 @@
 #include <arch/tlb_gen.h>
 
 const char *const sim_rule_names[] = {
-    "ok",         "address-reuse", "frame-owner-stale", "table-reuse", "flush-cover", "global-entry",
-    "lock-held",  "write-execute", "overwrite",         "mapped-free", "frame-owner", "stale-access",
-    "lock-order", "lock-irq",      "context",           "hang",        "panic",       "test",
+    "ok",          "address-reuse", "frame-owner-stale", "table-reuse",
+    "flush-cover", "global-entry",  "lock-held",         "write-execute",
+    "overwrite",   "mapped-free",   "frame-owner",       "stale-access",
+    "lock-order",  "lock-irq",      "context",           "hang",
+    "panic",       "test",
 };
 _Static_assert(ARRAY_SIZE(sim_rule_names) == SIM_RULES, "a name per rule");
 
@@ -55,15 +58,17 @@ void sim_fail(enum sim_rule rule, const char *fmt, ...)
     uint32_t none = SIM_OK;
     va_list ap;
 
-    if (__atomic_compare_exchange_n(&failed, &none, rule, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    if (__atomic_compare_exchange_n(&failed, &none, rule, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST)) {
         va_start(ap, fmt);
         kvsnprintf(failure_text, sizeof(failure_text), fmt, ap);
         va_end(ap);
         if (!sim_quiet && __sanitizer_print_stack_trace)
             __sanitizer_print_stack_trace();
         if (!sim_quiet)
-            fprintf(stderr, "sim: %s: %s (CPU %u, machine seed 0x%lx, step %lu)\n", sim_rule_names[rule],
-                    failure_text, sim_this->id, (unsigned long)sim_opt.seed, (unsigned long)sim_steps());
+            fprintf(stderr, "sim: %s: %s (CPU %u, machine seed 0x%lx, step %lu)\n",
+                    sim_rule_names[rule], failure_text, sim_this->id, (unsigned long)sim_opt.seed,
+                    (unsigned long)sim_steps());
     }
     if (sim_opt.free_running)
         abort(); /* other threads cannot be stopped where they are */
@@ -101,7 +106,8 @@ static void serve_request(unsigned target, unsigned asker)
     struct tlb_request *r = &requests[target][asker];
     uint32_t asked = 1;
 
-    if (!__atomic_compare_exchange_n(&r->state, &asked, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&r->state, &asked, 2, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
         return;
     oracle_flush(target, r->start, r->end, r->full);
     __atomic_store_n(&r->state, 0, __ATOMIC_RELEASE);
@@ -236,7 +242,8 @@ bool smp_interrupt(unsigned cpu, void (*fn)(void *), void *arg)
     uint32_t none = 0;
 
     sim_point();
-    if (!__atomic_compare_exchange_n(&c->state, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&c->state, &none, 1, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
         return false;
     c->fn = fn;
     c->arg = arg;
@@ -289,7 +296,8 @@ bool sim_run_task(void)
     uint32_t asked = 2;
     unsigned caller;
 
-    if (!__atomic_compare_exchange_n(&t->state, &asked, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&t->state, &asked, 1, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
         return false;
     irq_enable();
     caller = t->caller;
@@ -309,7 +317,8 @@ void smp_call(unsigned cpu, void (*fn)(void *), void *arg)
         fn(arg);
         return;
     }
-    if (!__atomic_compare_exchange_n(&t->state, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&t->state, &none, 1, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
         sim_fail(SIM_TEST, "two smp_call() to CPU %u at once", cpu);
     t->fn = fn;
     t->arg = arg;

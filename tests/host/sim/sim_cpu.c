@@ -1,11 +1,11 @@
 /*
  * sim_cpu.c: the CPUs of the simulated machine and who runs when.
  *
- * By schedule: one OS thread, each CPU a fiber. A CPU runs for a number of marked points and then a seeded choice
- * says who is next. Three kinds of schedule, chosen by the seed: even chances with short or long turns, and
- * priorities with few random changes (Burckhardt et al., "A Randomized Scheduler with Probabilistic
- * Guarantees of Finding Bugs", 2010), which reaches interleavings that even chances hardly do.
- * Free: a pthread per CPU; marked points only serve interrupts.
+ * By schedule: one OS thread, each CPU a fiber. A CPU runs for a number of marked points and then a
+ * seeded choice says who is next. Three kinds of schedule, chosen by the seed: even chances with
+ * short or long turns, and priorities with few random changes (Burckhardt et al., "A Randomized
+ * Scheduler with Probabilistic Guarantees of Finding Bugs", 2010), which reaches interleavings that
+ * even chances hardly do. Free: a pthread per CPU; marked points only serve interrupts.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -55,20 +55,20 @@ struct fiber {
 };
 static struct fiber fibers[SIM_MAX_CPUS];
 static void *main_sp;
-static unsigned running;       /* CPUs of the machine; also stands for sim_run()'s caller */
-static unsigned active;        /* the first of them run a function */
-static uint32_t working;       /* atomic: whose function has not returned */
+static unsigned running; /* CPUs of the machine; also stands for sim_run()'s caller */
+static unsigned active;  /* the first of them run a function */
+static uint32_t working; /* atomic: whose function has not returned */
 static unsigned current;
 static bool abandoned;
 static void (*run_fn)(void *);
 static void *run_arg;
 
 static struct rng sched_rng;
-static uint32_t turn_mean;     /* marked points per turn */
+static uint32_t turn_mean; /* marked points per turn */
 static bool by_priority;
-static uint64_t steps;         /* turns taken */
-static uint64_t trail;         /* hash of who ran when */
-static uint64_t pauses;        /* in a row by CPUs that do nothing else */
+static uint64_t steps;  /* turns taken */
+static uint64_t trail;  /* hash of who ran when */
+static uint64_t pauses; /* in a row by CPUs that do nothing else */
 static void (*storm_fn)(void), (*nmi_fn)(void);
 static uint32_t storm_every, nmi_every;
 
@@ -78,10 +78,12 @@ __asm__(".text\n"
         ".globl sim_fiber_switch\n"
         ".type sim_fiber_switch, @function\n"
         "sim_fiber_switch:\n"
-        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n"
+        "    pushq %r13\n    pushq %r14\n    pushq %r15\n"
         "    movq %rsp, (%rdi)\n"
         "    movq %rsi, %rsp\n"
-        "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
+        "    popq %r15\n    popq %r14\n    popq %r13\n"
+        "    popq %r12\n    popq %rbx\n    popq %rbp\n"
         "    ret\n"
         ".size sim_fiber_switch, . - sim_fiber_switch\n");
 
@@ -114,8 +116,8 @@ static void begin_turn(unsigned cpu)
     fibers[cpu].turn = sim_cpus[cpu].budget = (int64_t)rng_below(&sched_rng, 2 * turn_mean);
 }
 
-/* A waiting loop passes few points from pause to pause. When all CPUs do only that for long, nothing
- * will ever happen. */
+/* A waiting loop passes few points from pause to pause. When all CPUs do only that for long,
+ * nothing will ever happen. */
 static void watch_progress(struct sim_cpu *c, bool relaxed)
 {
     uint64_t limit = sim_opt.hang_steps ? sim_opt.hang_steps : HANG_STEPS_DEFAULT;
@@ -172,7 +174,8 @@ static unsigned pick_for_halted(void)
     return to;
 }
 
-/* Ends this CPU's turn. relaxed: it cannot go on anyway, so it should not be picked again at once. */
+/* Ends this CPU's turn. relaxed: it cannot go on anyway, so it should not be picked again at once.
+ */
 static void reschedule(struct sim_cpu *c, bool relaxed)
 {
     unsigned to;
@@ -221,8 +224,9 @@ static void leave_interrupt(struct sim_cpu *c)
         tlb_gen_irq_exit();
 }
 
-/* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and going are those
- * of the machine's dispatcher: out of the halted state first, and a safe point at the end. */
+/* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and
+ * going are those of the machine's dispatcher: out of the halted state first, and a safe point at
+ * the end. */
 static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
 {
     uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
@@ -290,7 +294,8 @@ static void free_storm(struct sim_cpu *c)
     c->budget = INT32_MAX;
     if (!storm_every)
         return;
-    c->budget = storm_every / 2 + (uint32_t)((c->interrupts + c->id) * 0x9e3779b97f4a7c15ULL >> 40) % storm_every;
+    c->budget = storm_every / 2 +
+                (uint32_t)((c->interrupts + c->id) * 0x9e3779b97f4a7c15ULL >> 40) % storm_every;
     if (!c->irq_off)
         run_handler(c, storm_handler);
 }
@@ -431,7 +436,7 @@ static void run_cpu(struct sim_cpu *c)
         while (sim_run_task())
             ;
     } while (!sim_opt.free_running || __atomic_load_n(&working, __ATOMIC_SEQ_CST) ||
-           __atomic_load_n(&c->pending, __ATOMIC_SEQ_CST));
+             __atomic_load_n(&c->pending, __ATOMIC_SEQ_CST));
 }
 
 static void fiber_main(void)

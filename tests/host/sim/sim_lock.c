@@ -1,9 +1,11 @@
 /*
- * sim_lock.c: the simulated spinlock, and what is to be known about the order in which locks are taken.
+ * sim_lock.c: the simulated spinlock, and what is to be known about the order in which locks are
+ * taken.
  *
- * By schedule, each lock class that is taken while another is held adds an edge to a graph; an edge that closes
- * a cycle is a possible deadlock, whether or not this schedule met it. A class that a handler waits for must
- * never be held with interrupts on. A trylock waits for nobody, so it adds no edge.
+ * By schedule, each lock class that is taken while another is held adds an edge to a graph; an edge
+ * that closes a cycle is a possible deadlock, whether or not this schedule met it. A class that a
+ * handler waits for must never be held with interrupts on. A trylock waits for nobody, so it adds
+ * no edge.
  */
 #include <string.h>
 
@@ -78,7 +80,8 @@ static void check_order(const struct spinlock *l)
         if (classes[h].after >> mine & 1)
             continue;
         if (h == mine || reaches(mine, h))
-            sim_fail(SIM_LOCK_ORDER, "lock %s is taken with %s held, and elsewhere the other way round",
+            sim_fail(SIM_LOCK_ORDER,
+                     "lock %s is taken with %s held, and elsewhere the other way round",
                      class_name(mine), class_name(h));
         classes[h].after |= 1ULL << mine;
     }
@@ -99,7 +102,8 @@ static void note_taken(struct spinlock *l)
         if (!c->irq_off)
             classes[mine].with_interrupts = true;
         if (classes[mine].in_handler && classes[mine].with_interrupts)
-            sim_fail(SIM_LOCK_IRQ, "lock %s is taken by handlers, and held with interrupts on", name_of(l));
+            sim_fail(SIM_LOCK_IRQ, "lock %s is taken by handlers, and held with interrupts on",
+                     name_of(l));
     }
     c->locks_held++;
 }
@@ -109,7 +113,8 @@ static bool try_take(struct spinlock *l)
     uint32_t open = 0;
 
     sim_point();
-    return __atomic_compare_exchange_n(&l->val, &open, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    return __atomic_compare_exchange_n(&l->val, &open, 1, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
 }
 
 bool spin_trylock(struct spinlock *l)

@@ -1,9 +1,11 @@
 /*
- * sim_mem.c: the simulated machine's memory: RAM, the struct page array, per-CPU copies, and the variables of mm/.
+ * sim_mem.c: the simulated machine's memory: RAM, the struct page array, per-CPU copies, and the
+ * variables of mm/.
  *
- * RAM is one mapping; it starts with a megabyte that is not RAM to mm/ (page 0, and the root table), and with
- * several nodes it has a hole between each two. A new machine finds in it what looks like live entries.
- * The variables of mm/ are put back by copying: the linker script mm_data.ld gathers them.
+ * RAM is one mapping; it starts with a megabyte that is not RAM to mm/ (page 0, and the root
+ * table), and with several nodes it has a hole between each two. A new machine finds in it what
+ * looks like live entries. The variables of mm/ are put back by copying: the linker script
+ * mm_data.ld gathers them.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -39,7 +41,8 @@ static size_t percpu_bytes;
 
 static void *must_map(size_t size)
 {
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
 
     if (p == MAP_FAILED) {
         perror("memory of the simulated machine");
@@ -105,7 +108,8 @@ static void make_map(void)
         };
 }
 
-/* All that was ever used looks again as it did at first: like entries that are present and lead astray. */
+/* All that was ever used looks again as it did at first: like entries that are present and lead
+ * astray. */
 static void make_undefined(uint64_t from, uint64_t to)
 {
     memset(sim_ram + from * PAGE_SIZE, 0xa5, (to - from) * PAGE_SIZE);

@@ -1,9 +1,10 @@
 /*
  * sim_oracle.c: which CPU may still hold which translation that is no longer in the tables.
  *
- * A full flush (CR3 reload) drops everything, as nothing is global. INVLPG drops what translates that address, at
- * any size, and all of the CPU's paging-structure caches (SDM 3A 4.10.4.1). Who held an entry when it went depends
- * on the caching mode: everybody, or who used it and others by chance.
+ * A full flush (CR3 reload) drops everything, as nothing is global. INVLPG drops what translates
+ * that address, at any size, and all of the CPU's paging-structure caches (SDM 3A 4.10.4.1). Who
+ * held an entry when it went depends on the caching mode: everybody, or who used it and others by
+ * chance.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -34,7 +35,8 @@ static uint64_t flushed_all[SIM_MAX_CPUS];        /* oracle time of the last ful
 static uint64_t flushed_structures[SIM_MAX_CPUS]; /* of the last flush of any kind */
 static uintptr_t used[SIM_MAX_CPUS][USED_SLOTS];  /* pages the CPU accessed: address, 0 = none */
 static bool away[SIM_MAX_CPUS];                   /* halted */
-static uint64_t owes[SIM_MAX_CPUS];               /* oracle time after which it must flush all before it goes on */
+static uint64_t
+    owes[SIM_MAX_CPUS]; /* oracle time after which it must flush all before it goes on */
 static struct rng cache_rng;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -151,7 +153,7 @@ struct stale *stale_of_frame(struct frame *f, bool table)
 
     if (!f->stale.next)
         return NULL;
-    list_for_each_entry_safe(s, tmp, &f->stale, frame)
+    list_for_each_entry_safe (s, tmp, &f->stale, frame)
         if (s->table == table && stale_alive(s))
             return s;
     return NULL;
@@ -191,7 +193,9 @@ void oracle_idle_end(unsigned cpu)
         return;
     oracle_lock();
     if (away[cpu] && owes[cpu] && flushed_all[cpu] <= owes[cpu])
-        sim_fail(SIM_REUSE, "CPU %u comes out of HLT with old translations of addresses that were reused", cpu);
+        sim_fail(SIM_REUSE,
+                 "CPU %u comes out of HLT with old translations of addresses that were reused",
+                 cpu);
     away[cpu] = false;
     oracle_unlock();
 }
@@ -223,8 +227,12 @@ void stale_make(uintptr_t va, unsigned level, pte_t pte, bool table)
     struct stale *s = record(index - 1);
     bool any = false;
 
-    *s = (struct stale){.va = va, .pte = pte, .stamp = ++oracle_time, .maker = this_cpu_id(),
-                        .level = (uint8_t)level, .table = table};
+    *s = (struct stale){.va = va,
+                        .pte = pte,
+                        .stamp = ++oracle_time,
+                        .maker = this_cpu_id(),
+                        .level = (uint8_t)level,
+                        .table = table};
     for (unsigned cpu = 0; cpu < sim_opt.cpus; cpu++)
         if (sim_opt.caching == SIM_CACHE_WORST || cpu_used(cpu, va, level_size(level)) ||
             (sim_opt.caching == SIM_CACHE_RANDOM && rng_below(&cache_rng, 2))) {
@@ -243,7 +251,8 @@ void stale_make(uintptr_t va, unsigned level, pte_t pte, bool table)
     s->next = *head;
     *head = index;
     list_add_tail(&s->all, &stale_records);
-    struct frame *f = oracle_frame((level > 1 && !table ? pde_leaf_phys(pte) : pte_phys(pte)) >> PAGE_SHIFT);
+    struct frame *f =
+        oracle_frame((level > 1 && !table ? pde_leaf_phys(pte) : pte_phys(pte)) >> PAGE_SHIFT);
 
     list_init(&s->frame);
     if (f) {
@@ -311,13 +320,14 @@ uint64_t sim_stale_count(void)
     uint64_t n = 0;
 
     oracle_lock();
-    list_for_each_entry_safe(s, tmp, &stale_records, all)
+    list_for_each_entry_safe (s, tmp, &stale_records, all)
         n += !s->table && stale_alive(s) && stale_in_use(s);
     oracle_unlock();
     return n;
 }
 
-/* Oracle time at which the CPU's outermost call began, that of what a handler interrupted included. */
+/* Oracle time at which the CPU's outermost call began, that of what a handler interrupted included.
+ */
 static uint64_t call_since[SIM_MAX_CPUS];
 
 bool oracle_call_begin(void)
@@ -354,7 +364,8 @@ void oracle_aliases_begin(struct oracle_promise *p)
     oracle_unlock();
 }
 
-/* Everything that calls which had returned before the promise began had unmapped must be gone from all CPUs. */
+/* Everything that calls which had returned before the promise began had unmapped must be gone from
+ * all CPUs. */
 void oracle_aliases_end(const struct oracle_promise *p)
 {
     struct stale *s, *tmp;
@@ -362,13 +373,15 @@ void oracle_aliases_end(const struct oracle_promise *p)
     if (!oracle_on())
         return;
     oracle_lock();
-    list_for_each_entry_safe(s, tmp, &stale_records, all) {
+    list_for_each_entry_safe (s, tmp, &stale_records, all) {
         if (s->stamp > p->time)
             break;
         if (s->table || s->stamp > p->call_since[s->maker] || !stale_alive(s) || !stale_in_use(s))
             continue;
-        sim_fail(SIM_COVER, "vm_unmap_aliases returned, and CPU %s may hold the translation of %#lx (level %u)",
-                 stale_holders(s), (unsigned long)s->va, s->level);
+        sim_fail(
+            SIM_COVER,
+            "vm_unmap_aliases returned, and CPU %s may hold the translation of %#lx (level %u)",
+            stale_holders(s), (unsigned long)s->va, s->level);
         break;
     }
     oracle_unlock();

@@ -1,6 +1,6 @@
 /*
- * cpu.h (host): the machine's header with interrupt masking and pause replaced by simulated ones. What
- * else it declares (MSRs, CPUID, features) must not be called by what runs on the host.
+ * cpu.h (host): the machine's header with interrupt masking and pause replaced by simulated ones.
+ * What else it declares (MSRs, CPUID, features) must not be called by what runs on the host.
  */
 #ifndef SIM_ARCH_CPU_H
 #define SIM_ARCH_CPU_H

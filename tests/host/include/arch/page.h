@@ -1,6 +1,7 @@
 /*
- * page.h (host): the machine's header; the direct map and the struct page array are where the simulation
- * put them. Addresses of the vmap range stay what they are: numbers that nothing dereferences.
+ * page.h (host): the machine's header; the direct map and the struct page array are where the
+ * simulation put them. Addresses of the vmap range stay what they are: numbers that nothing
+ * dereferences.
  */
 #ifndef SIM_ARCH_PAGE_H
 #define SIM_ARCH_PAGE_H

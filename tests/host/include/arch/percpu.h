@@ -1,6 +1,6 @@
 /*
- * percpu.h (host): per-CPU variables lie in section "percpu_vars"; each simulated CPU has a zeroed copy of it, and
- * the distance of the copy takes GS's place.
+ * percpu.h (host): per-CPU variables lie in section "percpu_vars"; each simulated CPU has a zeroed
+ * copy of it, and the distance of the copy takes GS's place.
  */
 #ifndef ARCH_PERCPU_H
 #define ARCH_PERCPU_H
@@ -28,7 +28,8 @@
         __atomic_load_n(this_cpu_ptr(&(var)), __ATOMIC_RELAXED);                                   \
     })
 #define PERCPU_EQUALS_(var, value) (PERCPU_READ_(var) == (typeof(var))(value))
-/* Other CPUs may sum the counters while this one counts: atomic for TSan, and no marked point inside. */
+/* Other CPUs may sum the counters while this one counts: atomic for TSan, and no marked point
+ * inside. */
 #define this_cpu_add(var, n)                                                                       \
     do {                                                                                           \
         uint64_t *sim_counter_ = (uint64_t *)this_cpu_ptr(&(var));                                 \

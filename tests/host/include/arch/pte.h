@@ -1,6 +1,6 @@
 /*
- * pte.h (host): the machine's header; every access to an entry goes through the simulation, which keeps the
- * CPUs' translation caches and judges what is written.
+ * pte.h (host): the machine's header; every access to an entry goes through the simulation, which
+ * keeps the CPUs' translation caches and judges what is written.
  */
 #ifndef SIM_ARCH_PTE_H
 #define SIM_ARCH_PTE_H

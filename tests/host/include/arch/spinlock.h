@@ -1,6 +1,6 @@
 /*
- * spinlock.h (host): a test-and-set lock that answers TLB requests while it waits, as the machine's does, and
- * tells the oracle who holds what.
+ * spinlock.h (host): a test-and-set lock that answers TLB requests while it waits, as the machine's
+ * does, and tells the oracle who holds what.
  */
 #ifndef ARCH_SPINLOCK_H
 #define ARCH_SPINLOCK_H
@@ -18,7 +18,10 @@ struct spinlock {
     struct lock_class *class;
 };
 
-#define SPINLOCK_INIT(c) {.val = 0, .owner = 0, .class = (c)}
+#define SPINLOCK_INIT(c)                                                                           \
+    {                                                                                              \
+        .val = 0, .owner = 0, .class = (c)                                                         \
+    }
 
 static inline void spin_init(struct spinlock *l, struct lock_class *class)
 {
