@@ -25,8 +25,8 @@
 
 #define CALLER __builtin_return_address(0)
 
-uint32_t vmap_up;
-uintptr_t vmap_start, vmap_end, vmap_range;
+uint32_t vmap_up __read_mostly;
+uintptr_t vmap_start __read_mostly, vmap_end __read_mostly, vmap_range __read_mostly;
 
 static struct vmap_purge_notifier *notifiers;
 

@@ -17,7 +17,7 @@
 #include <arch/smp.h>
 #include <arch/tlb_gen.h>
 
-struct vmap_config vmap_config;
+struct vmap_config vmap_config __read_mostly;
 
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
 static const char *const pools_names[] = {"off", "on", NULL};

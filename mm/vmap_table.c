@@ -1,11 +1,11 @@
 /*
- * vmap_table.c: from an address to its owner without a lock, an atomic or a store: the index of the default
- * design.
+ * vmap_table.c: from an address to its owner without a lock, an atomic or a store that others see: the index
+ * of the default design.
  *
- * table[(addr - start) >> 21] in two levels: a leaf page holds 1 GiB of addresses and is made when first needed. An
- * entry is a block, an area, or nobody: never NULL, so that the common path tests nothing but the owner. What an entry points to lives until every CPU has passed the
- * generation in which the entry was cleared; a reader masks interrupts from the load to its last use, and so
- * cannot publish a generation in between. Legal in NMI.
+ * table[(addr - start) >> 21] in two levels: a leaf page holds 1 GiB of addresses and is made when first
+ * needed. An entry is a block, an area, or nobody: never NULL, so that the common path tests nothing but the
+ * owner. What it points to lives until every CPU has passed the generation in which the entry was cleared; a
+ * reader is in a read section (arch/tlb_gen.h) from the load to its last use. Legal in NMI.
  */
 #include "lib/assert.h"
 #include "lib/string.h"
@@ -16,13 +16,13 @@
 #define LEAF_SHIFT   30
 #define LEAF_ENTRIES 512
 
-struct vmap_owner ***vmap_table_top;
+struct vmap_owner ***vmap_table_top __read_mostly;
 static unsigned top_entries, top_order;
 static uint64_t leaf_pages; /* atomic */
 
 static struct vmap_owner nobody;
 /* Stands for every leaf that was not made yet: nobody owns anything there. */
-static struct vmap_owner **empty_leaf;
+static struct vmap_owner **empty_leaf __read_mostly;
 
 static struct vmap_owner **leaf_new(void)
 {

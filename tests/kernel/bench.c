@@ -41,7 +41,7 @@ struct bench_cpu {
     uint64_t empty;                   /* cycles of an empty sample */
     uint64_t usec;                    /* of all untimed passes */
     uint64_t passed, failed, xfailed; /* repeats */
-    uint64_t wall;                    /* CPU 0: from gate to gate around the untimed pass */
+    uint64_t wall;                    /* from gate to gate around the untimed pass */
     uint32_t started;                 /* passes begun */
     uint32_t chunk;                   /* of the present pass, for the heartbeat */
     bool mine_failed;                 /* this repeat */
@@ -478,22 +478,27 @@ static void fill_figures(struct bench_run *r, unsigned op, struct bench_figures 
     f->max = all->max;
 }
 
-/* With gates: all operations by the boot CPU's clock. Without: the sum of each CPU's own rate. */
+/*
+ * With gates: all operations by the longest way from gate to gate that any CPU's own clock has seen. The first through
+ * the gate sees all of it; the boot CPU may come late, when the others are done. Without: the sum of
+ * each CPU's own rate.
+ */
 static uint64_t rate_of(struct bench_run *r)
 {
-    uint64_t hz = clock_tsc_hz(), ops = 0, sum = 0;
+    uint64_t hz = clock_tsc_hz(), ops = 0, sum = 0, wall = 0;
 
     for (unsigned c = 0; c < r->cpus; c++) {
         struct bench_cpu *bc = &r->cpu[c];
         uint64_t n = bc->w.background ? 0 : bc->ops[0] + bc->spoilt_ops[0];
 
         ops += n;
+        wall = MAX(wall, bc->wall);
         if (bc->wall)
             sum += mul_div_u64(n, hz, bc->wall);
     }
     if (!r->gated)
         return sum;
-    return r->cpu[0].wall ? mul_div_u64(ops, hz, r->cpu[0].wall) : 0;
+    return wall ? mul_div_u64(ops, hz, wall) : 0;
 }
 
 static void run_result(struct bench_run *r, struct bench_result *out)
