@@ -11,7 +11,7 @@
 static void test_generations(void **state)
 {
     const char *replay = getenv("MM_SEED"), *n = getenv("MM_SCHEDULES");
-    unsigned count = replay && *replay ? 1 : n && *n ? (unsigned)atoi(n) : 20000;
+    unsigned count = replay && *replay ? 1 : n && *n ? (unsigned)atoi(n) : 4000;
 
     (void)state;
     for (unsigned i = 0; i < count; i++)
