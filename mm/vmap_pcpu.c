@@ -54,7 +54,10 @@ err_t pblock_cpu_init(unsigned cpu)
 
 unsigned pblock_keep_empty(void)
 {
-    return MAX(8u, MIN(64u, 4096 / smp_cpus()));
+    uint64_t fair = vmap_config.range_size / BLOCK_SIZE / 8 / smp_cpus();
+
+    /* Of a small range others need their share. */
+    return (unsigned)MIN((uint64_t)MAX(8u, MIN(64u, 4096 / smp_cpus())), fair);
 }
 
 uint64_t pblock_count(void)

@@ -110,7 +110,8 @@ bool pblock_room(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
-/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each. */
+/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each, and all of them
+ * together at most an eighth of the range. */
 unsigned pblock_keep_empty(void);
 
 /* NULL if the owner is not a block. */

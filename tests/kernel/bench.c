@@ -42,6 +42,7 @@ struct bench_cpu {
     uint64_t usec;                    /* of all untimed passes */
     uint64_t passed, failed, xfailed; /* repeats */
     uint64_t wall;                    /* from gate to gate around the untimed pass */
+    bool irqs_count;                  /* interrupts are part of the operation */
     uint32_t started;                 /* passes begun */
     uint32_t chunk;                   /* of the present pass, for the heartbeat */
     bool mine_failed;                 /* this repeat */
@@ -58,6 +59,7 @@ struct bench_run {
     struct smp_gate gate[2];
     struct kt_outcome *outcome; /* NULL: the whole machine's */
     uint64_t population, population_linux;
+    uint64_t contended, ipis; /* during gated untimed passes; written by CPU 0 between two gates */
 };
 
 static struct bench_run *running[32]; /* what the heartbeat looks at */
@@ -132,7 +134,8 @@ static uint64_t empty_cost(struct bench_cpu *bc)
 
 static void sample(struct bench_cpu *bc, unsigned op, uint64_t irqs, uint64_t ticks)
 {
-    if (trap_irq_count() != irqs)
+    /* A flush ends with the interrupt that wakes the waiter: it belongs to the cost. */
+    if (trap_irq_count() != irqs && !bc->irqs_count)
         bc->dropped[op]++;
     else
         hist_add(bc->hist[op], ticks > bc->empty ? ticks - bc->empty : 0);
@@ -297,6 +300,21 @@ static void gate(struct bench_run *r, struct bench_cpu *bc, unsigned *which)
     watchdog_set_busy(true);
 }
 
+/*
+ * The counters of the whole machine, taken while every CPU is at a gate: once with sign -1, once
+ * with +1, what is between them stays.
+ */
+static void add_events(struct bench_run *r, struct bench_cpu *bc, unsigned *which, int sign)
+{
+    if (!r->gated)
+        return;
+    if (bc == &r->cpu[0]) {
+        r->contended += (uint64_t)sign * kt_counter("lock_contended");
+        r->ipis += (uint64_t)sign * kt_counter("tlb_ipis");
+    }
+    gate(r, bc, which);
+}
+
 static void repeat_passes(struct bench_run *r, struct bench_cpu *bc, unsigned *which, bool able)
 {
     const struct kbench *b = r->b;
@@ -307,6 +325,7 @@ static void repeat_passes(struct bench_run *r, struct bench_cpu *bc, unsigned *w
     if (able)
         timed_pass(bc, b);
     gate(r, bc, which);
+    add_events(r, bc, which, -1);
     t0 = rdtsc();
     if (able)
         mean_pass(bc, b);
@@ -315,6 +334,7 @@ static void repeat_passes(struct bench_run *r, struct bench_cpu *bc, unsigned *w
     gate(r, bc, which);
     if (r->gated)
         bc->wall += rdtsc() - t0;
+    add_events(r, bc, which, 1);
     if (!batches)
         return;
     if (able)
@@ -357,6 +377,7 @@ static void run_worker(struct bench_run *r, unsigned cpu, unsigned id)
 
     memset(&bc->w, 0, sizeof(bc->w));
     bc->w.id = id;
+    bc->irqs_count = b->op_name && strcmp(b->op_name, "flush") == 0;
     bc->w.cpu = cpu;
     bc->w.peers = MIN(r->workers - round * r->cpus, r->cpus);
     bc->w.loops = r->loops;
@@ -479,9 +500,9 @@ static void fill_figures(struct bench_run *r, unsigned op, struct bench_figures 
 }
 
 /*
- * With gates: all operations by the longest way from gate to gate that any CPU's own clock has seen. The first through
- * the gate sees all of it; the boot CPU may come late, when the others are done. Without: the sum of
- * each CPU's own rate.
+ * With gates: all operations by the longest way from gate to gate that any CPU's own clock has
+ * seen. The first through the gate sees all of it; the boot CPU may come late, when the others are
+ * done. Without: the sum of each CPU's own rate.
  */
 static uint64_t rate_of(struct bench_run *r)
 {
@@ -501,6 +522,18 @@ static uint64_t rate_of(struct bench_run *r)
     return wall ? mul_div_u64(ops, hz, wall) : 0;
 }
 
+/* Operations of the untimed passes. */
+static uint64_t ops_of(const struct bench_run *r)
+{
+    uint64_t n = 0;
+
+    for (unsigned c = 0; c < r->cpus; c++) {
+        if (!r->cpu[c].w.background)
+            n += r->cpu[c].ops[0] + r->cpu[c].spoilt_ops[0];
+    }
+    return n;
+}
+
 static void run_result(struct bench_run *r, struct bench_result *out)
 {
     memset(out, 0, sizeof(*out));
@@ -518,6 +551,10 @@ static void run_result(struct bench_run *r, struct bench_result *out)
     }
     out->avg_usec /= r->workers * out->repeat;
     out->ops_per_s = rate_of(r);
+    out->ops_done = ops_of(r);
+    out->gated = r->gated;
+    out->contended = r->contended;
+    out->ipis = r->ipis;
     out->ops = r->b->batch ? BENCH_OPS : 1;
     for (unsigned i = 0; i < out->ops; i++)
         fill_figures(r, i, &out->op[i]);

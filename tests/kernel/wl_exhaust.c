@@ -14,6 +14,10 @@ static bool prepare(unsigned workers)
     /* Room for what is live, for pools, and in the default design for blocks of each CPU. */
     uint64_t each = vmap_config.blocks_all ? 4 * PMD_SIZE : 256 * 1024;
 
+    if (16 * SZ_1M + workers * each > vmap_config.range_size - kt_counter("va_used")) {
+        kt_skip("vmalloc= leaves too few addresses for %u workers", workers);
+        return false;
+    }
     if (kt_eat_addresses(16 * SZ_1M + workers * each))
         return true;
     KT_FAIL("the addresses could not be used up");
