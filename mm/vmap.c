@@ -19,6 +19,11 @@
 
 struct vmap_config vmap_config __read_mostly;
 
+/* Blocks of a CPU are no use to another: below this much, one could find no addresses while others
+ * have some to spare. */
+#define RANGE_BASE    (64 * SZ_1M)
+#define RANGE_PER_CPU (32 * SZ_1M)
+
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
 static const char *const pools_names[] = {"off", "on", NULL};
 static const char *const frames_names[] = {"early", "safe", NULL};
@@ -77,6 +82,14 @@ bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t m
     }
     if (!IS_ALIGNED(range, BLOCK_SIZE)) {
         ksnprintf(msg, msg_size, "vmalloc= must be a multiple of 2M");
+        return false;
+    }
+    if (design == DESIGN_METALMAP && range < RANGE_BASE + smp_cpus_possible() * RANGE_PER_CPU) {
+        ksnprintf(msg, msg_size,
+                  "design=metalmap needs vmalloc= of at least %luM for %u CPUs, whose blocks are "
+                  "their own; design=2024 does with less",
+                  (unsigned long)((RANGE_BASE + smp_cpus_possible() * RANGE_PER_CPU) / SZ_1M),
+                  smp_cpus_possible());
         return false;
     }
     if (wanted.nodes > VMAP_NODES_MAX) {

@@ -62,6 +62,8 @@ static void print_figures(const struct ktest *t, const struct bench_result *r,
 
 void report_bench(const struct ktest *t, const struct bench_result *r)
 {
+    char events[64] = "";
+
     if (t->mask)
         ktap_note("Summary: %s passed: %lu failed: %lu xfailed: %lu repeat: %lu loops: %lu avg: "
                   "%lu usec",
@@ -70,8 +72,11 @@ void report_bench(const struct ktest *t, const struct bench_result *r)
                   (unsigned long)r->avg_usec);
     for (unsigned i = 0; i < r->ops; i++)
         print_figures(t, r, &r->op[i]);
-    ktap_note("rate test=%s design=%s cpus=%u ops_per_s=%lu", t->name, kt_design_name(), r->cpus,
-              (unsigned long)r->ops_per_s);
+    if (r->gated)
+        ksnprintf(events, sizeof(events), " lock_contended=%lu tlb_ipis=%lu",
+                  (unsigned long)r->contended, (unsigned long)r->ipis);
+    ktap_note("rate test=%s design=%s cpus=%u ops_per_s=%lu ops=%lu%s", t->name, kt_design_name(),
+              r->cpus, (unsigned long)r->ops_per_s, (unsigned long)r->ops_done, events);
 }
 
 struct line {

@@ -82,6 +82,9 @@ struct bench_result {
     unsigned ops;
     unsigned cpus, workers;
     uint64_t ops_per_s;
+    /* Of the untimed passes; events are counted only where all workers begin and end together. */
+    uint64_t ops_done, contended, ipis;
+    bool gated;
     uint64_t passed, failed, xfailed, repeat, loops, avg_usec;
     uint64_t population, population_linux; /* 0: not said */
 };

@@ -113,7 +113,10 @@ MACHINES = [
 
 OPTIONS = [
     Row("maxcpus", smp="4", options=f"{SHORT} maxcpus=2", cpus=2, lines=(r"^# smp: using 2 of 4 CPUs",)),
-    Row("small-vmalloc", options=f"{SHORT},exhaust,align_shift_alloc_test vmalloc=32M"),
+    Row("small-vmalloc",
+        options=f"{SHORT},exhaust,align_shift_alloc_test design=2024 vmalloc=32M"),
+    Row("vmalloc-too-small", options="design=metalmap vmalloc=32M", verdict="error",
+        lines=(r"^# error: design=metalmap needs vmalloc= of at least \d+M",)),
     Row("bad-key", options="desing=2024", verdict="error",
         lines=(r"^# error: .*desing.*did you mean 'design'",)),
     Row("bad-value", options="profile=fast", verdict="error",
