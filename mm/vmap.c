@@ -21,8 +21,8 @@ struct vmap_config vmap_config __read_mostly;
 
 /* Blocks of a CPU are no use to another: below this much, one could find no addresses while others
  * have some to spare. */
-#define RANGE_BASE    (64 * SZ_1M)
-#define RANGE_PER_CPU (32 * SZ_1M)
+#define RANGE_BASE    (256 * SZ_1M)
+#define RANGE_PER_CPU (64 * SZ_1M)
 
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
 static const char *const pools_names[] = {"off", "on", NULL};
