@@ -151,8 +151,14 @@ $(O)/metalmap.img: $(O)/BOOTX64.EFI tools/mkimage $(wildcard metalmap.cfg) | nee
 	$(Q)$(PYTHON) tools/mkimage --efi $(O)/BOOTX64.EFI \
 	    $(addprefix --config ,$(wildcard metalmap.cfg)) $@
 
-bench: ## exact instruction counts: one CPU, PVH, QEMU's -icount
-	$(Q)$(MAKE) run BOOT=pvh SMP=1 ICOUNT=1
+bench: $(O)/kernel.elf | need-run ## exact instruction counts, against tests/qemu/baseline.json
+	$(Q)$(PYTHON) tools/bench.py
+
+bench-renew: $(O)/kernel.elf | need-run ## as bench, and the counts become the baseline
+	$(Q)$(PYTHON) tools/bench.py --renew
+
+scale: $(O)/kernel.elf | need-run ## 1, 2, 8, 64 CPUs: rates, contended locks, flush interrupts
+	$(Q)$(PYTHON) tools/scale.py
 
 # ---- tests ----
 
@@ -213,6 +219,6 @@ need-run: need-image
 	@$(call need,$(QEMU),qemu-system-x86)
 
 FORCE:
-.PHONY: all run gdb usb bench test check deps clean help need-build need-image need-run FORCE
+.PHONY: all run gdb usb bench bench-renew scale test check deps clean help need-build need-image need-run FORCE
 
 -include $(KERNEL_OBJ:.o=.d) $(EFI_OBJ:.o=.d)

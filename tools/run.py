@@ -328,8 +328,9 @@ def follow(process, watch, raw):
             watch.feed(data)
 
 
-def run(config, on_line=None):
-    """Boots by config and waits for the end. on_line(text) gets each line from the banner on.
+def run(config, on_line=None, on_start=None):
+    """Boots by config and waits for the end. on_line(text) gets each line from the banner on,
+    on_start(pid) QEMU's process.
 
     Never raises for what the machine does; UsageError if it cannot be started at all.
     """
@@ -341,6 +342,8 @@ def run(config, on_line=None):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=errors, preexec_fn=end_with_parent)
             try:
+                if on_start:
+                    on_start(process.pid)
                 expired = follow(process, watch, raw)
                 # Its end of the pipe is closed: it is ending.
                 if not expired:

@@ -122,6 +122,10 @@ class Boots:
 # ---- pytest --------------------------------------------------------------------------------------
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "boots(row, ...): rows that the test needs beside its own")
+
+
 def pytest_generate_tests(metafunc):
     if "row" in metafunc.fixturenames:
         full = metafunc.config.getoption("--tier") == "full"
@@ -138,6 +142,9 @@ def pytest_collection_finish(session):
         row = getattr(item, "callspec", None) and item.callspec.params.get("row")
         if row and (not row.needs or requirement(row.needs, build)[0]):
             boots.start(row)
+        for mark in item.iter_markers("boots"):
+            for named in mark.args:
+                boots.start(named)
 
 
 @pytest.fixture
