@@ -154,13 +154,19 @@ static void pass_begin(struct bench_cpu *bc)
     WRITE_ONCE(bc->started, bc->started + 1);
 }
 
+/* Operations of a pass in which each has a time of its own. */
+static uint64_t samples_of(const struct kbench_worker *w)
+{
+    return kt_options.samples ? MIN(kt_options.samples, w->loops) : w->loops;
+}
+
 static void timed_pass(struct bench_cpu *bc, const struct kbench *b)
 {
     struct kbench_worker *w = &bc->w;
 
     pass_begin(bc);
     for (unsigned c = 0; c < CHUNKS; c++) {
-        uint64_t end = w->loops * (c + 1) / CHUNKS;
+        uint64_t end = samples_of(w) * (c + 1) / CHUNKS;
 
         while (w->loop < end) {
             uint64_t irqs = trap_irq_count();
@@ -318,7 +324,7 @@ static void add_events(struct bench_run *r, struct bench_cpu *bc, unsigned *whic
 static void repeat_passes(struct bench_run *r, struct bench_cpu *bc, unsigned *which, bool able)
 {
     const struct kbench *b = r->b;
-    uint64_t batches = b->batch ? MAX(bc->w.loops / (2 * b->batch), 1UL) : 0;
+    uint64_t batches = b->batch ? MAX(samples_of(&bc->w) / (2 * b->batch), 1UL) : 0;
     uint64_t t0;
 
     gate(r, bc, which);

@@ -15,7 +15,7 @@ enum kt_counters { COUNTERS_END, COUNTERS_EACH };
 /* The options; constant once the run has begun. */
 struct kt_options {
     unsigned profile, counters;
-    uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, nr_pages,
+    uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, samples, nr_pages,
         nr_pcpu_objects;
     bool use_huge, sequential;
 };

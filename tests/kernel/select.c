@@ -87,6 +87,9 @@ OPTION_UINT(test_repeat_count, "test_repeat_count", kt_options.test_repeat_count
 OPTION_ENTRY_(test_loop_count, .key = "test_loop_count", .type = OPT_UINT,
               .value = &kt_options.test_loop_count, .max = 100000000, .custom = parse_auto,
               .help = "operations of each worker; auto or 0 = by profile and number of CPUs");
+OPTION_ENTRY_(samples, .key = "samples", .type = OPT_UINT, .value = &kt_options.samples,
+              .max = 100000000, .custom = parse_auto,
+              .help = "operations of each worker that get a time of their own; auto or 0 = all");
 OPTION_UINT(nr_pages, "nr_pages", kt_options.nr_pages, 0, 1048576,
             "pages of fix_size_alloc_test, no_block_alloc_test and vm_map_ram_test; 0 = 1");
 OPTION_BOOL(use_huge, "use_huge", kt_options.use_huge, "fix_size_alloc_test uses vmalloc_huge");
