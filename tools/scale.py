@@ -45,7 +45,7 @@ class Sample:
     ops: int
     contended: int
     ipis: int
-    cores: float  # of the host that QEMU got while the test ran
+    cores: float  # of the host that QEMU got meanwhile
 
 
 def cpu_seconds(pid):
@@ -56,27 +56,25 @@ def cpu_seconds(pid):
 
 
 class CpuShare:
-    """Follows a run: host cores that QEMU got during each test."""
+    """Follows a run with counters=each: host cores that QEMU got during each test's untimed pass."""
 
     def __init__(self):
         self.pid = None
-        self.last = None  # (time, CPU seconds) when the previous test ended
+        self.marks = []  # (time, CPU seconds) at each line of counters: before and after the pass
         self.cores = {}
 
     def start(self, pid):
         self.pid = pid
 
     def line(self, text):
-        if not text.startswith(("# run ", "# rate ", "ok ", "not ok ")):
-            return
-        try:
-            now = time.monotonic(), cpu_seconds(self.pid)
-        except OSError:
-            return
-        if text.startswith("# rate ") and self.last:
-            test = bench.records(text, "rate")[0]["test"]
-            self.cores[test] = (now[1] - self.last[1]) / max(now[0] - self.last[0], 1e-3)
-        self.last = now
+        if text.startswith("# counter "):
+            try:
+                self.marks.append((time.monotonic(), cpu_seconds(self.pid)))
+            except OSError:
+                pass
+        elif text.startswith("# rate ") and len(self.marks) > 1:
+            (t0, cpu0), (t1, cpu1) = self.marks[-2:]
+            self.cores[bench.records(text, "rate")[0]["test"]] = (cpu1 - cpu0) / max(t1 - t0, 1e-3)
 
 
 def boot(design, tests, cpus, total, extra, variables):
@@ -85,7 +83,7 @@ def boot(design, tests, cpus, total, extra, variables):
         smp=str(cpus), mem=variables.get("MEM") or "2G", boot="pvh",
         accel=variables.get("ACCEL") or "auto", timeout=600, silence=120,
         args=f"design={design} tests={','.join(tests)} test_loop_count={max(total // cpus, 16)} "
-             f"samples={SAMPLES} {extra}",
+             f"samples={SAMPLES} counters=each {extra}",
         build=variables.get("O") or "build", qemu=variables.get("QEMU") or "qemu-system-x86_64",
         name=f"scale-{design}-{cpus}")
     share = CpuShare()

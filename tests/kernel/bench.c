@@ -308,7 +308,7 @@ static void gate(struct bench_run *r, struct bench_cpu *bc, unsigned *which)
 
 /*
  * The counters of the whole machine, taken while every CPU is at a gate: once with sign -1, once
- * with +1, what is between them stays.
+ * with +1, what is between them stays. With counters=each all of them are printed.
  */
 static void add_events(struct bench_run *r, struct bench_cpu *bc, unsigned *which, int sign)
 {
@@ -317,6 +317,8 @@ static void add_events(struct bench_run *r, struct bench_cpu *bc, unsigned *whic
     if (bc == &r->cpu[0]) {
         r->contended += (uint64_t)sign * kt_counter("lock_contended");
         r->ipis += (uint64_t)sign * kt_counter("tlb_ipis");
+        if (kt_options.counters == COUNTERS_EACH)
+            report_counters();
     }
     gate(r, bc, which);
 }
