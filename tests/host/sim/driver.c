@@ -3,6 +3,7 @@
  */
 #include "tests/host/sim/driver_internal.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,39 @@ static void last_words(void)
         driver_print_plan(plan);
 }
 
+static const int deadly[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+static struct sigaction at_start[ARRAY_SIZE(deadly)];
+
+__attribute__((constructor)) static void save_handlers(void)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(deadly); i++)
+        sigaction(deadly[i], NULL, &at_start[i]);
+}
+
+static void die(int sig)
+{
+    last_words();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+/* The test framework would go on after a crash, with a machine that stands still in the middle. So
+ * a crash is the sanitizer's to report, or ends the program here. */
+static void take_crashes(void)
+{
+    static char stack[65536];
+    const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    struct sigaction mine = {.sa_handler = die, .sa_flags = SA_ONSTACK};
+
+    if (__sanitizer_set_death_callback) {
+        __sanitizer_set_death_callback(last_words);
+    } else {
+        sigaltstack(&alternative, NULL);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(deadly); i++)
+        sigaction(deadly[i], __sanitizer_set_death_callback ? &at_start[i] : &mine, NULL);
+}
+
 /* ---- runs ---- */
 
 static void make_pools(void *arg)
@@ -259,8 +293,7 @@ bool driver_run(const struct driver_plan *p)
     struct sim_baseline before, after;
     bool ok;
 
-    if (!plan && __sanitizer_set_death_callback)
-        __sanitizer_set_death_callback(last_words);
+    take_crashes();
     plan = p;
     cursor = 0;
     console_used = 0;

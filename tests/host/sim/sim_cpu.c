@@ -34,6 +34,7 @@
 #define STACK_SIZE         (256 * 1024)
 #define HANG_STEPS_DEFAULT 2000000
 #define WORKING_POINTS     64
+#define RUN_STEPS_MAX      20000000
 
 struct sim_options sim_opt;
 struct sim_cpu sim_cpus[SIM_MAX_CPUS];
@@ -66,9 +67,10 @@ static void *run_arg;
 static struct rng sched_rng;
 static uint32_t turn_mean; /* marked points per turn */
 static bool by_priority;
-static uint64_t steps;  /* turns taken */
-static uint64_t trail;  /* hash of who ran when */
-static uint64_t pauses; /* in a row by CPUs that do nothing else */
+static uint64_t steps;     /* turns taken */
+static uint64_t run_began; /* steps at the beginning of this run */
+static uint64_t trail;     /* hash of who ran when */
+static uint64_t pauses;    /* in a row by CPUs that do nothing else */
 static void (*storm_fn)(void), (*nmi_fn)(void);
 static uint32_t storm_every, nmi_every;
 
@@ -122,6 +124,10 @@ static void watch_progress(struct sim_cpu *c, bool relaxed)
 {
     uint64_t limit = sim_opt.hang_steps ? sim_opt.hang_steps : HANG_STEPS_DEFAULT;
     struct fiber *f = &fibers[c->id];
+
+    /* Interrupts keep a CPU busy that waits for ever. */
+    if (steps > run_began + RUN_STEPS_MAX)
+        sim_fail(SIM_HANG, "the run does not end");
 
     f->points += (uint64_t)(f->turn - c->budget);
     if (f->points >= WORKING_POINTS)
@@ -508,6 +514,7 @@ static void run_by_schedule(void)
     turn_mean = kinds[kind].mean;
     by_priority = kinds[kind].by_priority;
     pauses = 0;
+    run_began = steps;
     for (unsigned i = 0; i < running; i++)
         fiber_make(i);
     switch_to(&main_sp, pick_even());
