@@ -185,6 +185,13 @@ void vmap_retire(struct vm_area *a)
     purge_lazy_added(pages);
 }
 
+/* Unmaps a's own frames up to `end`; any CPU may have cached what was mapped for a moment. */
+static void unmap_owned(struct vm_area *a, uintptr_t end)
+{
+    ptmap_unmap_noflush(a->start, end, vmap_frames_of_freed());
+    a->keeps_frames = vmap_config.frames_safe;
+}
+
 /* Fills `pages` pages of a with single frames. False: out of memory, and all was taken back. */
 static bool populate_small(struct vm_area *a, uint64_t pages, unsigned flags, int node)
 {
@@ -205,7 +212,7 @@ static bool populate_small(struct vm_area *a, uint64_t pages, unsigned flags, in
             continue;
         }
         page_free_bulk(batch + done, got - done);
-        ptmap_unmap_noflush(a->start, va + done * PAGE_SIZE, PTMAP_FREE);
+        unmap_owned(a, va + done * PAGE_SIZE);
         return false;
     }
     return true;
@@ -226,7 +233,7 @@ static bool populate_huge(struct vm_area *a, uint64_t pages, unsigned flags, int
             continue;
         if (head)
             free_pages(head, PMD_SHIFT - PAGE_SHIFT);
-        ptmap_unmap_noflush(a->start, va, PTMAP_FREE);
+        unmap_owned(a, va);
         return false;
     }
     return true;

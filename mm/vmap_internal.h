@@ -238,6 +238,8 @@ struct vmap_flush {
     uintptr_t start, end; /* empty when start >= end */
 };
 void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end);
+/* On return no CPU has a translation of [start, end). Not in NMI, no lock held. */
+void purge_flush_now(uintptr_t start, uintptr_t end);
 /* Notes [start, end) as unmapped outside of any lazy area (shrunk tails); flushed with the next purge. */
 void purge_note_pending(uintptr_t start, uintptr_t end);
 void purge_lazy_count(uint64_t pages); /* counts pages that were put onto a lazy list */

@@ -134,6 +134,14 @@ void purge_note_pending(uintptr_t start, uintptr_t end)
     spin_unlock_irqrestore(&purge.pending_lock, flags);
 }
 
+void purge_flush_now(uintptr_t start, uintptr_t end)
+{
+    if (vmap_config.blocks_all)
+        tlb_gen_sync(tlb_gen_stamp());
+    else
+        tlb_shootdown_range(start, end);
+}
+
 static void take_pending(struct vmap_flush *f)
 {
     unsigned long flags = spin_lock_irqsave(&purge.pending_lock);

@@ -75,8 +75,13 @@ static void shrink_in_place(struct old_area *old)
             return; /* no page table: the area keeps its pages */
         node_busy_with(old->start, set_pages, old);
     }
-    ptmap_unmap_noflush(cut, end, old->block ? vmap_frames_of_freed() : PTMAP_FREE);
+    ptmap_unmap_noflush(cut, end, vmap_frames_of_freed());
     purge_note_pending(cut, end);
+    /* The area lives on, so no purge will come for the frames that frames=safe has kept. A block's recycling will. */
+    if (vmap_config.frames_safe && !old->block) {
+        purge_flush_now(cut, end);
+        ptmap_free_kept(cut, end);
+    }
 }
 
 static void copy_pages(uintptr_t to, uintptr_t from, uint32_t pages)
