@@ -170,6 +170,8 @@ void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *ca
     a->nr_pages = (uint32_t)pages;
     a->kind = (uint8_t)kind;
     a->caller = caller;
+    a->queue = NULL;
+    a->owner_type = OWNER_AREA;
     node_busy_insert(a);
     /* Congruent areas are not whole units: they are found in the tree. */
     if (vmap_config.blocks_all && kind != VM_KIND_PCPU)

@@ -127,6 +127,8 @@ static err_t adopt_permanent(void)
             return ERR_NOMEM; /* the tree is thrown away as a whole */
         }
         list_del(&a->list);
+        a->queue = NULL;
+        a->owner_type = OWNER_AREA;
         node_busy_insert(a);
         if (vmap_config.blocks_all)
             table_set_area(a);

@@ -121,6 +121,11 @@ static void pblock_release(struct pqueue *q, struct pblock *b)
     purge_lazy_added(BLOCK_PAGES);
 }
 
+bool pblock_is_queued(const struct pblock *b)
+{
+    return LOAD_ACQUIRE(b->remote_queued);
+}
+
 void pblock_delete(struct pblock *b)
 {
     free_page(virt_to_page(b->slots));
@@ -485,20 +490,28 @@ void pblock_free_remote(struct pblock *b, unsigned slot)
     struct pqueue *q = b->home;
     struct pblock *first;
 
+    /* Once the bit is set the owner may collect it, empty the block and let go of it: the block must
+     * outlive the push. */
+    tlb_gen_read_begin();
     /* The cleared entries are visible before the bit is: a locked operation. */
     ATOMIC_OR(b->remote[slot / 64], 1ULL << (slot % 64));
-    if (READ_ONCE(b->remote_queued) || ATOMIC_XCHG(b->remote_queued, 1))
-        return;
-    first = READ_ONCE(q->remote);
-    do
-        b->remote_next = first;
-    while (!ATOMIC_CAS(q->remote, &first, b));
+    if (!READ_ONCE(b->remote_queued) && !ATOMIC_XCHG(b->remote_queued, 1)) {
+        first = READ_ONCE(q->remote);
+        do
+            b->remote_next = first;
+        while (!ATOMIC_CAS(q->remote, &first, b));
+    }
+    tlb_gen_read_end();
 }
 
 static unsigned mapping_at(const struct pblock *b, unsigned slot, struct pslot *d)
 {
-    unsigned at = bitmap_prev_set(b->starts, BLOCK_PAGES, slot);
+    uint64_t starts[BITMAP_WORDS(BLOCK_PAGES)];
+    unsigned at;
 
+    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
+        starts[w] = LOAD_ACQUIRE(b->starts[w]); /* partner: pblock_describe() */
+    at = bitmap_prev_set(starts, BLOCK_PAGES, slot);
     if (at == BLOCK_PAGES)
         return BLOCK_PAGES;
     *d = pslot_read(&b->slots[at]);
@@ -531,11 +544,10 @@ bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out)
     unsigned at = mapping_at(b, slot, &d);
 
     while (at == BLOCK_PAGES) {
-        slot = bitmap_next_set(b->starts, BLOCK_PAGES, slot);
-        if (slot == BLOCK_PAGES)
+        if (++slot == BLOCK_PAGES)
             return false;
-        at = mapping_at(b, slot, &d);
-        slot++;
+        if (LOAD_ACQUIRE(b->starts[slot / 64]) >> (slot % 64) & 1)
+            at = mapping_at(b, slot, &d);
     }
     describe(b, at, d, out);
     return true;

@@ -96,14 +96,16 @@ enum lock_result { LOCKED, SERVED, NOT_POSSIBLE };
 
 /*
  * Gets the mutex, or waits until a pass that began after the call has ended (`done` is its counter).
- * NOT_POSSIBLE: in an interrupt handler that came over a pass of this CPU, waiting would be for ever.
+ * NOT_POSSIBLE: in an interrupt handler that came over a pass of this CPU, or over a read section that who has the
+ * mutex may wait for; waiting would be for ever.
  */
 static enum lock_result purge_lock(const uint64_t *done)
 {
     uint64_t begun = READ_ONCE(purge.begun);
 
     while (!purge_trylock()) {
-        if (in_irq() && READ_ONCE(purge.mutex) == this_cpu_id() + 1)
+        if (in_irq() &&
+            (READ_ONCE(purge.mutex) == this_cpu_id() + 1 || PERCPU_READ_(tlb_gen_readers)))
             return NOT_POSSIBLE;
         purge_wait();
         if (LOAD_ACQUIRE(*done) > begun)
@@ -192,10 +194,16 @@ uint64_t purge_count(void)
 /* The flush is done: what the areas kept for it goes back, then the addresses. */
 static void settle(struct list_head *list, uint64_t pages)
 {
-    struct vm_area *a;
+    struct vm_area *a, *tmp;
 
-    list_for_each_entry(a, list, list)
+    list_for_each_entry_safe(a, tmp, list, list)
     {
+        if (a->kind == VM_KIND_PBLOCK_AREA && pblock_is_queued(a->pblock)) {
+            list_del(&a->list); /* its owner takes it off the list: next time */
+            pages -= (a->end - a->start) >> PAGE_SHIFT;
+            node_lazy_add(a);
+            continue;
+        }
         if (likely(!a->keeps_frames && a->kind != VM_KIND_PBLOCK_AREA))
             continue;
         if (a->keeps_frames)

@@ -50,10 +50,10 @@ void vmap_read_counters(struct vmap_counters *c)
     {
         struct vmap_stat *s = per_cpu_ptr(&vmap_stat, cpu);
 
-        c->alloc_fail += s->alloc_fail;
-        c->bad_free += s->bad_free;
-        c->pool_hit += s->pool_hit;
-        c->pool_miss += s->pool_miss;
+        c->alloc_fail += READ_ONCE(s->alloc_fail);
+        c->bad_free += READ_ONCE(s->bad_free);
+        c->pool_hit += READ_ONCE(s->pool_hit);
+        c->pool_miss += READ_ONCE(s->pool_miss);
     }
 }
 

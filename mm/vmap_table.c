@@ -126,8 +126,6 @@ void table_set(uintptr_t start, uintptr_t end, struct vmap_owner *owner)
 
 void table_set_area(struct vm_area *a)
 {
-    a->queue = NULL;
-    a->owner_type = OWNER_AREA;
     table_set(a->start, a->end, (struct vmap_owner *)a);
 }
 

@@ -69,7 +69,7 @@ static void shrink_in_place(struct old_area *old)
     uintptr_t end = old->start + (uintptr_t)old->pages * PAGE_SIZE;
 
     if (old->block) {
-        slot_of(old->block, old->start)->pages = (uint8_t)old->new_pages;
+        WRITE_ONCE(slot_of(old->block, old->start)->pages, (uint8_t)old->new_pages);
     } else {
         if (!IS_ALIGNED(cut, PMD_SIZE) && ptmap_split_leaf(cut) != OK)
             return; /* no page table: the area keeps its pages */

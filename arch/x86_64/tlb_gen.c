@@ -87,9 +87,12 @@ void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid)
         ATOMIC_OR(no_fast, (uint32_t)reason);
     else
         ATOMIC_AND(no_fast, ~(uint32_t)reason);
-    for_each_cpu (cpu)
-        WRITE_ONCE(*per_cpu_ptr(&tlb_gen_fast, cpu),
-                   READ_ONCE(no_fast) ? NEVER : READ_ONCE(per_cpu_ptr(&tlb_gen_cpu, cpu)->seen));
+    if (READ_ONCE(no_fast)) {
+        for_each_cpu (cpu)
+            WRITE_ONCE(*per_cpu_ptr(&tlb_gen_fast, cpu), NEVER);
+    } else {
+        set_fast(in_irq()); /* the others may be in handlers: each finds out at its next interrupt */
+    }
 }
 
 uint64_t tlb_gen_stamp(void)
@@ -167,6 +170,10 @@ void tlb_gen_sync(uint64_t stamp)
     struct clock_limit limit;
 
     tlb_gen_advance(stamp);
+    if (PERCPU_READ_(tlb_gen_readers)) {
+        tlb_shootdown_all();
+        return;
+    }
     tlb_gen_check();
     if (tlb_gen_passed(stamp))
         return;
@@ -207,7 +214,7 @@ uint64_t tlb_gen_begun(void)
     unsigned cpu;
 
     for_each_cpu (cpu)
-        sum += *per_cpu_ptr(&begun_count, cpu);
+        sum += READ_ONCE(*per_cpu_ptr(&begun_count, cpu));
     return sum;
 }
 
@@ -217,6 +224,6 @@ uint64_t tlb_gen_kicks(void)
     unsigned cpu;
 
     for_each_cpu (cpu)
-        sum += *per_cpu_ptr(&kick_count, cpu);
+        sum += READ_ONCE(*per_cpu_ptr(&kick_count, cpu));
     return sum;
 }

@@ -61,7 +61,8 @@ enum tlb_gen_reason {
     TLB_GEN_NO_FAST_DESIGN = 1, /* set from the start: the design has no such path */
     TLB_GEN_NO_FAST_INJECT = 2, /* requests must be seen by fault injection */
 };
-/* Forbids (or allows again) on all CPUs; other CPUs notice at once unless they are inside it. */
+/* Forbids on all CPUs, who notice at once unless they are inside it; or allows again, here at once and elsewhere
+ * after the next interrupt or generation. */
 void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid);
 bool tlb_gen_fast_forbidden(void);
 /* For the entry and exit of interrupts and NMIs. */
@@ -96,7 +97,9 @@ bool tlb_gen_passed_all(uint64_t stamp);
 /* Interrupts those CPUs that have not flushed `stamp` and are not halted; with `halted` also those that are.
  * Returns how many. */
 unsigned tlb_gen_kick(uint64_t stamp, bool halted);
-/* Advances to `stamp`, kicks whoever is late, and returns when it has passed. Not in NMI, no lock held. */
+/* Advances to `stamp`, kicks whoever is late, and returns when it has passed. In a handler that came over a read
+ * section of this CPU, which cannot publish then and for which others may wait, all TLBs are flushed by
+ * interrupt instead: no translation is left, but the stamp has not passed. Not in NMI, no lock held. */
 void tlb_gen_sync(uint64_t stamp);
 
 /* For cpu_idle_wait() and the entry of interrupts and NMIs: tlb.h's idle hooks call them. */
