@@ -33,6 +33,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # (code, variables): Debian and Ubuntu; Fedora; Arch, new and old; openSUSE; QEMU's own.
@@ -366,7 +367,7 @@ def run(config, on_line=None, on_start=None):
 
 def link_to(link, target):
     """Replaces the symbolic link; runs side by side may do it at the same time."""
-    tmp = f"{link}.{os.getpid()}"
+    tmp = f"{link}.{os.getpid()}.{threading.get_ident()}"
     os.symlink(target, tmp)
     os.replace(tmp, link)
 
