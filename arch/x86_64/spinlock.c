@@ -1,15 +1,15 @@
 /*
- * spinlock.c: what happens when a lock is taken: the two ways of waiting.
+ * spinlock.c: what happens when a lock is taken: the three ways of waiting.
  *
- * Both wait with PAUSE and answer TLB requests in each round. Test-and-set has no order; any CPU
- * that runs may be next. The queue has one: a waiter spins on a flag in its own node until it is at
- * the head, and only the head looks at the lock. A CPU has one node per nesting level (task,
- * exception, interrupt); the tail in the lock word names CPU and level. Both agree on the word, so
- * it does not matter who waits how.
+ * All wait with PAUSE and answer TLB requests in each round. Test-and-set has no order; any CPU
+ * that runs may be next. Tickets have one: a waiter draws a number and watches the one being
+ * served, all on the lock word (as Linux before 4.2). So has the queue: a waiter spins on a flag in
+ * its own node until it is at the head, and only the head looks at the lock. A CPU has one node per
+ * nesting level (task, exception, interrupt); the tail in the lock word names CPU and level. A word
+ * without waiters is the same for all, so that the fast paths need not know who waits how.
  */
 #include "lib/assert.h"
 #include "lib/base.h"
-#include "lib/options.h"
 #include "lib/printf.h"
 #include <arch/clock.h>
 #include <arch/percpu.h>
@@ -18,13 +18,18 @@
 #include <arch/tlb.h>
 #include <arch/trap.h>
 
-#define LOCKED     0xffu /* byte 0 of the lock word */
-#define TAIL_SHIFT 16
-#define LEVELS     4 /* nodes of a CPU; a deeper level waits without one */
-#define LEVEL_BITS 2
-#define REPORT_S   10 /* a longer wait is reported */
-#define TSC_GUESS  3000000000ULL
-#define CHECK_MASK 0xfffu /* rounds between looks at the clock, less one */
+#define LOCKED       0xffu /* byte 0 of the lock word: 1, or 2 in a counted lock */
+#define TAIL_SHIFT   16
+#define TICKET_BITS  11 /* of the number being served, and of the next one to be drawn */
+#define SERVED_SHIFT 10
+#define DRAWN_SHIFT  (SERVED_SHIFT + TICKET_BITS)
+#define TICKET_MASK  ((1u << TICKET_BITS) - 1)
+#define TICKETS      (TICKET_MASK << SERVED_SHIFT | TICKET_MASK << DRAWN_SHIFT)
+#define LEVELS       4 /* nodes of a CPU; a deeper level waits without one */
+#define LEVEL_BITS   2
+#define REPORT_S     10 /* a longer wait is reported */
+#define TSC_GUESS    3000000000ULL
+#define CHECK_MASK   0xfffu /* rounds between looks at the clock, less one */
 
 struct mcs_node {
     struct mcs_node *next; /* written by the next waiter */
@@ -39,13 +44,9 @@ struct wait {
     bool reported;
 };
 
-typedef uint16_t __attribute__((may_alias)) half_t;
+_Static_assert(SMP_MAX_CPUS < TICKET_MASK, "every CPU can draw a number");
 
-enum { CHOICE_AUTO, CHOICE_TAS, CHOICE_MCS };
-static const char *const choices[] = {"auto", "tas", "mcs", NULL};
-static unsigned choice = CHOICE_AUTO;
-OPTION_ENUM(lock, "lock", choice, choices,
-            "how a taken lock is waited for: test-and-set, queue, or by the machine");
+typedef uint16_t __attribute__((may_alias)) half_t;
 
 static bool metal; /* set once by spin_select() */
 
@@ -59,16 +60,9 @@ void spin_select(bool hypervisor)
     metal = !hypervisor;
 }
 
-/* Asked anew each time, so that it does not matter whether options are parsed before spin_select().
- */
-static bool queued(void)
-{
-    return choice == CHOICE_MCS || (choice == CHOICE_AUTO && metal);
-}
-
 const char *spin_kind(void)
 {
-    return queued() ? "mcs" : "tas";
+    return metal ? "mcs" : "tas";
 }
 
 uint64_t spin_contended_total(void)
@@ -79,6 +73,11 @@ uint64_t spin_contended_total(void)
     for_each_cpu (cpu)
         sum += READ_ONCE(*per_cpu_ptr(&contended, cpu));
     return sum;
+}
+
+void spin_count_contended(void)
+{
+    this_cpu_inc(contended);
 }
 
 const struct spinlock *spin_wanted(unsigned cpu)
@@ -107,16 +106,66 @@ static inline void wait_round(struct wait *w)
         wait_check(w);
 }
 
+/* A free lock's word when nobody waits, and what byte 0 becomes. */
+static inline uint32_t word_free(const struct spinlock *l)
+{
+    return READ_ONCE(l->val) & SPIN_COUNTED;
+}
+static inline uint32_t word_held(uint32_t v)
+{
+    return v & SPIN_COUNTED ? 2u : 1u;
+}
+
+static bool take_free(struct spinlock *l)
+{
+    uint32_t free = word_free(l);
+
+    return __atomic_compare_exchange_n(&l->val, &free, free | word_held(free), false,
+                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
 static void lock_tas(struct spinlock *l, struct wait *w)
 {
-    uint32_t free;
-
     do {
-        while (READ_ONCE(l->val) != 0)
+        while (READ_ONCE(l->val) & ~SPIN_COUNTED)
             wait_round(w);
-        free = 0;
-    } while (!__atomic_compare_exchange_n(&l->val, &free, 1u, false, __ATOMIC_ACQUIRE,
-                                          __ATOMIC_RELAXED));
+    } while (!take_free(l));
+}
+
+static inline uint32_t served(uint32_t v)
+{
+    return v >> SERVED_SHIFT & TICKET_MASK;
+}
+static inline uint32_t drawn(uint32_t v)
+{
+    return v >> DRAWN_SHIFT & TICKET_MASK;
+}
+
+static inline uint32_t set_ticket(uint32_t v, unsigned shift, uint32_t number)
+{
+    return (v & ~(TICKET_MASK << shift)) | (number & TICKET_MASK) << shift;
+}
+
+/* Whoever has drawn the last number leaves both at 0, so that the fast path works again. */
+static void lock_ticket(struct spinlock *l, struct wait *w)
+{
+    uint32_t v = READ_ONCE(l->val), mine, next;
+
+    do
+        mine = drawn(v);
+    while (!ATOMIC_CAS(l->val, &v, set_ticket(v, DRAWN_SHIFT, mine + 1)));
+    for (;;) {
+        v = READ_ONCE(l->val);
+        if (v & LOCKED || served(v) != mine) {
+            wait_round(w);
+            continue;
+        }
+        next = set_ticket(v, SERVED_SHIFT, mine + 1);
+        if (served(next) == drawn(next))
+            next &= ~TICKETS;
+        if (ATOMIC_CAS(l->val, &v, next | word_held(v)))
+            return;
+    }
 }
 
 static struct mcs_node *node_of(uint32_t tail)
@@ -140,9 +189,9 @@ static void lock_mcs_head(struct spinlock *l, struct wait *w, struct mcs_node *n
         if (v & LOCKED) {
             wait_round(w);
         } else if (v >> TAIL_SHIFT == tail) {
-            if (ATOMIC_CAS(l->val, &v, 1u))
+            if (ATOMIC_CAS(l->val, &v, (v & SPIN_COUNTED) | word_held(v)))
                 return;
-        } else if (ATOMIC_CAS(l->val, &v, v | 1u)) {
+        } else if (ATOMIC_CAS(l->val, &v, v | word_held(v))) {
             break;
         }
     }
@@ -180,19 +229,67 @@ out:
     (*level)--;
 }
 
-void spin_lock_slow(struct spinlock *l)
+static void wait_for(struct spinlock *l)
 {
     const struct spinlock **want = this_cpu_ptr(&wanted);
     const struct spinlock *outer = *want;
     struct wait w = {.lock = l, .start = rdtsc()};
+    unsigned how = l->class ? l->class->wait : SPIN_AUTO;
 
     this_cpu_inc(contended);
     WRITE_ONCE(*want, l);
-    if (queued())
+    if (how == SPIN_TICKET)
+        lock_ticket(l, &w);
+    else if (how == SPIN_MCS || (how == SPIN_AUTO && metal))
         lock_mcs(l, &w);
     else
         lock_tas(l, &w);
     WRITE_ONCE(*want, outer);
+}
+
+static void count_taken(struct spinlock *l, bool waited, uint64_t ticks, uintptr_t ip)
+{
+    unsigned me = this_cpu_id() + 1;
+    struct lockstat_taken t = {.lock = l,
+                               .class = l->class,
+                               .bounced = l->last && l->last != me,
+                               .contended = waited,
+                               .waited = ticks,
+                               .ip = ip};
+
+    l->last = (uint16_t)me;
+    lockstat_acquired(&t);
+}
+
+/* With statistics on, every acquisition comes here. */
+void spin_lock_slow(struct spinlock *l)
+{
+    uint64_t begin;
+    bool at_once;
+
+    if (likely(!word_free(l))) {
+        wait_for(l);
+        return;
+    }
+    begin = rdtsc();
+    at_once = take_free(l);
+    if (!at_once)
+        wait_for(l);
+    count_taken(l, !at_once, at_once ? 0 : rdtsc() - begin, (uintptr_t)__builtin_return_address(0));
+}
+
+bool spin_trylock_counted(struct spinlock *l)
+{
+    if (!take_free(l))
+        return false;
+    count_taken(l, false, 0, 0);
+    return true;
+}
+
+void spin_unlock_counted(struct spinlock *l)
+{
+    lockstat_release(l);
+    __atomic_store_n((uint8_t *)&l->val, 0, __ATOMIC_RELEASE);
 }
 
 #ifdef CONFIG_DEBUG
@@ -206,7 +303,7 @@ void spin_debug_acquire(struct spinlock *l)
 
 void spin_debug_acquired(struct spinlock *l)
 {
-    WRITE_ONCE(l->owner, this_cpu_id() + 1);
+    WRITE_ONCE(l->owner, (uint16_t)(this_cpu_id() + 1));
     ++*this_cpu_ptr(&held);
 }
 

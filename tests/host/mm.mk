@@ -6,7 +6,7 @@
 
 SIM_FLAGS := -Iarch/x86_64/include -DCONFIG_DEBUG -fno-strict-aliasing
 SIM_SRCS := $(sort $(wildcard tests/host/sim/*.c))
-SIM_MM_SRCS := $(sort $(wildcard mm/*.c)) arch/x86_64/tlb_gen.c
+SIM_MM_SRCS := $(sort $(wildcard mm/*.c)) arch/x86_64/tlb_gen.c arch/x86_64/rwlock.c
 SIM_LINK := @tests/host/sim/wrap.opts -Wl,-T,tests/host/sim/mm_data.ld
 
 # $(1) folder, $(2) compiler, $(3) flags: libmm.a and libsim.a there

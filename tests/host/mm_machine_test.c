@@ -147,7 +147,7 @@ static void test_machine_mutations(void **state)
 
 /* ---- locks ---- */
 
-static struct lock_class class_a = {"a"}, class_b = {"b"};
+static struct lock_class class_a = {.name = "a"}, class_b = {.name = "b"};
 static struct spinlock lock_a, lock_b;
 
 static void shootdown_locked(void *arg)

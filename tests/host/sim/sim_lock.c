@@ -143,6 +143,14 @@ void spin_lock(struct spinlock *l)
     note_taken(l);
 }
 
+bool spin_lock_fast(struct spinlock *l)
+{
+    if (__atomic_load_n(&l->val, __ATOMIC_RELAXED) && !__atomic_load_n(&l->owner, __ATOMIC_RELAXED))
+        return false;
+    spin_lock(l);
+    return true;
+}
+
 void spin_unlock(struct spinlock *l)
 {
     struct sim_cpu *c = sim_this;
@@ -197,6 +205,24 @@ const char *spin_kind(void)
 uint64_t spin_contended_total(void)
 {
     return __atomic_load_n(&contended, __ATOMIC_RELAXED);
+}
+
+void spin_count_contended(void)
+{
+    __atomic_fetch_add(&contended, 1, __ATOMIC_RELAXED);
+}
+
+/* Statistics are the machine's. */
+bool lockstat_on;
+
+void lockstat_acquired(const struct lockstat_taken *t)
+{
+    (void)t;
+}
+
+void lockstat_release(const void *lock)
+{
+    (void)lock;
 }
 
 void sim_lock_reset(void)

@@ -7,9 +7,13 @@
 
 #include <arch/atomic.h>
 #include <arch/cpu.h>
+#include <arch/lockstat.h>
+
+enum spin_wait { SPIN_AUTO, SPIN_TAS, SPIN_TICKET, SPIN_MCS };
 
 struct lock_class {
     const char *name;
+    uint32_t wait; /* all wait in the same way here */
 };
 
 struct spinlock {
@@ -31,6 +35,8 @@ static inline void spin_init(struct spinlock *l, struct lock_class *class)
 }
 
 void spin_lock(struct spinlock *l);
+/* False: the lock is out of use (held by nobody), or spin_lock() is to be called. */
+bool spin_lock_fast(struct spinlock *l);
 bool spin_trylock(struct spinlock *l);
 void spin_unlock(struct spinlock *l);
 /* Locks this CPU holds. */
@@ -57,5 +63,6 @@ static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flag
 void spin_select(bool hypervisor);
 const char *spin_kind(void);
 uint64_t spin_contended_total(void);
+void spin_count_contended(void);
 
 #endif
