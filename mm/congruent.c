@@ -49,7 +49,7 @@ struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, i
     }
     err = area_space_take_congruent(areas, offsets, sizes, n, align);
     if (err == ERR_NOSPACE) {
-        purge_everything(false);
+        purge_everything();
         err = area_space_take_congruent(areas, offsets, sizes, n, align);
     }
     if (err != OK)

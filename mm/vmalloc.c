@@ -93,13 +93,43 @@ static bool could_fit(uint64_t size, uint64_t align)
     return pad <= range && range - pad >= size;
 }
 
+struct wanted_area {
+    struct vm_area *a;
+    uint64_t size, align;
+    err_t err;
+};
+
+static bool take_wanted(void *arg)
+{
+    struct wanted_area *w = arg;
+
+    w->err = area_space_take(w->a, w->size, w->align);
+    return w->err != ERR_NOSPACE;
+}
+
+/* What waits, and the pools, and in the end what users can spare. Who purges is the first to take: those that its
+ * end wakes up are short, too. Others may take what comes back all the same, so more than once. */
+static err_t take_after_purge(struct vm_area *a, uint64_t size, uint64_t align)
+{
+    struct wanted_area w = {.a = a, .size = size, .align = align, .err = ERR_NOSPACE};
+    bool enough = false;
+
+    if (!could_fit(size, align))
+        return ERR_NOSPACE;
+    for (unsigned i = 0; !enough && i < SHORTAGE_TRIES; i++)
+        enough = purge_until(i >= SHORTAGE_TRIES / 4, take_wanted, &w);
+    if (!enough && notify_shortage())
+        purge_until(true, take_wanted, &w);
+    return w.err;
+}
+
 struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
 {
     struct vm_area *a = NULL;
     err_t err;
 
     /* Whole units of the table; permanent areas always, since the next design may have one. */
-    if (vmap_config.blocks_all || flags & VM_PERMANENT) {
+    if (vmap_config.index_table || flags & VM_PERMANENT) {
         size = ALIGN_UP(size, BLOCK_SIZE);
         align = MAX(align, BLOCK_SIZE);
     }
@@ -112,17 +142,10 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         return NULL;
     a->pool = VMAP_NO_POOL;
     err = area_space_take(a, size, align);
-    /* What waits, and the pools; others may take what comes back, so more than once. */
-    for (unsigned i = 0; err == ERR_NOSPACE && i < SHORTAGE_TRIES && could_fit(size, align); i++) {
-        purge_everything(i >= SHORTAGE_TRIES / 4);
-        err = area_space_take(a, size, align);
-    }
-    if (err == ERR_NOSPACE && could_fit(size, align) && notify_shortage()) {
-        purge_everything(true);
-        err = area_space_take(a, size, align);
-    }
-    if (err == OK && vmap_config.blocks_all && table_reserve(a->start, a->end) != OK) {
-        area_space_give(a);
+    if (unlikely(err == ERR_NOSPACE))
+        err = take_after_purge(a, size, align);
+    if (err == OK && vmap_config.index_table && table_reserve(a->start, a->end) != OK) {
+        vmap_area_free_unused(a);
         return NULL;
     }
     if (err != OK) {
@@ -134,11 +157,19 @@ out:
     a->nr_pages = 0;
     a->page_offset = 0;
     a->block = NULL;
+    if (vmap_config.insert_twice && a->state == AREA_ALONE)
+        node_busy_reserve(a);
     return a;
 }
 
 void vmap_area_free_unused(struct vm_area *a)
 {
+    if (vmap_config.search_walk) { /* only the purge takes areas out of the tree */
+        vmap_retire(a);
+        return;
+    }
+    if (a->state == AREA_RESERVED)
+        node_busy_remove(a);
     area_space_give(a);
 }
 
@@ -174,7 +205,7 @@ void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *ca
     a->owner_type = OWNER_AREA;
     node_busy_insert(a);
     /* Congruent areas are not whole units: they are found in the tree. */
-    if (vmap_config.blocks_all && kind != VM_KIND_PCPU)
+    if (vmap_config.index_table && kind != VM_KIND_PCPU)
         table_set_area(a);
 }
 
@@ -183,6 +214,8 @@ void vmap_retire(struct vm_area *a)
 {
     uint64_t pages = (a->end - a->start) >> PAGE_SHIFT;
 
+    if (a->state == AREA_RESERVED)
+        node_busy_remove(a);
     node_lazy_add(a);
     purge_lazy_added(pages);
 }
@@ -494,7 +527,7 @@ void vmap_free_area(const void *p, node_match_fn match, const void *arg,
         vmalloc_dump_obj(p);
         return;
     }
-    if (vmap_config.blocks_all)
+    if (vmap_config.index_table)
         table_clear(a->start, a->end);
     unmap_and_retire(a, frames);
 }

@@ -7,18 +7,26 @@
 
 #include "lib/base.h"
 
-enum vmap_design { DESIGN_2010, DESIGN_2023, DESIGN_2024, DESIGN_METALMAP };
-enum vmap_index_kind { INDEX_TABLE, INDEX_TREE };
+enum vmap_design { DESIGN_2010, DESIGN_2023, DESIGN_2024, DESIGN_METALMAP, DESIGNS };
+enum vmap_lock { LOCK_AUTO, LOCK_TAS, LOCK_TICKET, LOCK_MCS, LOCK_RW };
 
-/* All that distinguishes the designs; constant between vmap_init() and vmap_exit(). 0 = auto. */
+/* All that distinguishes the designs; constant between vmap_init() and vmap_exit(). Booleans are named after the
+ * value of their option that is not that of Linux in 2024. */
 struct vmap_config {
-    unsigned design;      /* enum vmap_design: only names the preset */
-    uint64_t range_size;  /* bytes of addresses, multiple of 2 MiB */
+    unsigned design;     /* enum vmap_design: only names the preset */
+    uint64_t range_size; /* bytes of addresses, multiple of 2 MiB */
     unsigned nodes;
-    uint64_t lazy_max;    /* pages */
+    uint64_t lazy_max;   /* pages; 0: auto */
+    unsigned lock;       /* enum vmap_lock: of the busy trees */
+    bool blocks_all;     /* small areas come from per-CPU blocks; else vm_map_ram's only */
+    bool index_table;    /* lookups by the wait-free table, areas are whole 2 MiB units; else by the busy trees */
+    bool flush_gen;      /* addresses come back by flush generations; else by interrupts */
     bool pools;
-    bool blocks_all;  /* small areas from per-CPU blocks, wait-free table, flush generations */
-    bool frames_safe; /* frames of freed areas wait for the flush */
+    bool search_walk;    /* free addresses are the gaps between areas, freed ones included */
+    bool insert_twice;   /* an area goes into its busy tree when it has addresses, and is described later */
+    bool vbindex_global; /* one index of vm_map_ram's blocks; else one for each CPU */
+    bool purge_eager;    /* every free flushes */
+    bool frames_safe;    /* frames of freed areas wait for the flush */
 };
 extern struct vmap_config vmap_config;       /* in force */
 extern const char *const vmap_design_names[]; /* "2010", …, NULL */
@@ -26,8 +34,12 @@ extern const char *const vmap_design_names[]; /* "2010", …, NULL */
 /* Value of the option design=, enum vmap_design. */
 unsigned vmap_design_wanted(void);
 /* Fills c with a design's preset and the options given on the command line. False and a line in msg if the
- * combination is refused or the design is not built in. */
+ * combination is refused. */
 bool vmap_config_for(struct vmap_config *c, unsigned design, char *msg, size_t msg_size);
+/* Why c cannot be, or NULL. vmap_init() fails with ERR_INVAL where this has something to say. */
+const char *vmap_config_refused(const struct vmap_config *c);
+/* All of c as options, "design=2010 nodes=1 ...". */
+void vmap_config_print(const struct vmap_config *c, char *text, size_t size);
 /* Builds the allocator. Boot CPU, other CPUs idle. Permanent areas of an earlier run are taken over. */
 err_t vmap_init(const struct vmap_config *c);
 /* Takes it down to nothing; every area but the permanent ones must be free. False (and lines) if

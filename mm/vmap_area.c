@@ -262,11 +262,15 @@ static err_t take(struct vm_area *a, uint64_t size, uint64_t align, uintptr_t at
 
 err_t area_space_take(struct vm_area *a, uint64_t size, uint64_t align)
 {
+    if (unlikely(vmap_config.search_walk))
+        return walk_take(a, size, align);
     return take(a, size, align, 0);
 }
 
 err_t area_space_take_at(struct vm_area *a, uintptr_t start, uintptr_t end)
 {
+    if (vmap_config.search_walk)
+        return walk_take_at(a, start, end);
     return take(a, end - start, PAGE_SIZE, start);
 }
 
@@ -306,6 +310,10 @@ void area_space_give_list(struct list_head *list)
     struct list_head surplus;
     struct vm_area *a, *tmp;
 
+    if (vmap_config.search_walk) {
+        walk_give_list(list);
+        return;
+    }
     list_init(&surplus);
     while (!list_empty(list)) {
         unsigned long flags = spin_lock_irqsave(&space.lock);
@@ -334,30 +342,24 @@ void area_space_give(struct vm_area *a)
 
 uint64_t area_space_free(void)
 {
-    return READ_ONCE(space.free_bytes);
+    return vmap_config.search_walk ? walk_free() : READ_ONCE(space.free_bytes);
 }
 
 uint64_t area_longest_hold(void)
 {
-    return READ_ONCE(space.longest_hold);
-}
-
-bool area_space_is_free(uintptr_t start, uintptr_t end)
-{
-    unsigned long flags = spin_lock_irqsave(&space.lock);
-    struct vm_area *f = tree_floor(start);
-    bool yes = f && f->end >= end;
-
-    spin_unlock_irqrestore(&space.lock, flags);
-    return yes;
+    return vmap_config.search_walk ? walk_longest_hold() : READ_ONCE(space.longest_hold);
 }
 
 bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end)
 {
-    unsigned long flags = spin_lock_irqsave(&space.lock);
-    struct vm_area *f = tree_floor(from);
+    unsigned long flags;
+    struct vm_area *f;
     struct rb_node *n;
 
+    if (vmap_config.search_walk)
+        return walk_next_free(from, start, end);
+    flags = spin_lock_irqsave(&space.lock);
+    f = tree_floor(from);
     if (!f || f->end <= from) {
         n = f ? rb_next(&f->rb) : rb_first(&space.root);
         f = n ? area_of(n) : NULL;
@@ -375,45 +377,53 @@ bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end)
  * range, and move the base down under whatever is in the way of any area, until all n fit.
  * Each step lowers the base, so it ends. Source: Linux pcpu_get_vm_areas().
  */
-static bool congruent_base(const size_t *offsets, const size_t *sizes, int n, uint64_t align,
-                           uintptr_t *base_out)
+bool area_congruent_base(area_floor_fn floor, const size_t *offsets, const size_t *sizes, int n,
+                         uint64_t align, uintptr_t *base_out)
 {
-    struct rb_node *top = rb_last(&space.root);
+    uintptr_t base, free_start, free_end;
     int fit = 0, i = 0, last = 0;
-    uintptr_t base;
 
-    if (!top)
+    if (!floor(vmap_end - 1, &free_start, &free_end))
         return false;
     for (int j = 1; j < n; j++)
         if (offsets[j] + sizes[j] > offsets[last] + sizes[last])
             last = j;
-    if (area_of(top)->end - vmap_start < offsets[last] + sizes[last])
+    if (free_end - vmap_start < offsets[last] + sizes[last])
         return false;
-    base = ALIGN_DOWN(area_of(top)->end - offsets[last] - sizes[last], align);
+    base = ALIGN_DOWN(free_end - offsets[last] - sizes[last], align);
     while (fit < n) {
         uintptr_t start, end, limit;
-        struct vm_area *f;
 
         if (base < vmap_start)
             return false;
         start = base + offsets[i];
         end = start + sizes[i];
-        f = tree_floor(end - 1);
-        if (!f)
+        if (!floor(end - 1, &free_start, &free_end))
             return false;
-        if (f->start <= start && f->end >= end) {
+        if (free_start <= start && free_end >= end) {
             fit++;
             i = (i + 1) % n;
             continue;
         }
-        /* f ends too low: end there; it starts too high: try the range below it. */
-        limit = f->end < end ? f->end : f->start;
+        /* The range ends too low: end there; it starts too high: try the one below it. */
+        limit = free_end < end ? free_end : free_start;
         if (limit - vmap_start < offsets[i] + sizes[i])
             return false;
         base = ALIGN_DOWN(limit - offsets[i] - sizes[i], align);
         fit = 0;
     }
     *base_out = base;
+    return true;
+}
+
+static bool free_floor(uintptr_t addr, uintptr_t *start, uintptr_t *end)
+{
+    struct vm_area *f = tree_floor(addr);
+
+    if (!f)
+        return false;
+    *start = f->start;
+    *end = f->end;
     return true;
 }
 
@@ -426,6 +436,8 @@ err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, c
     err_t err = OK;
     uintptr_t base;
 
+    if (vmap_config.search_walk)
+        return walk_take_congruent(areas, offsets, sizes, n, align);
     list_init(&spares);
     for (int i = 0; i < n; i++) {
         s = area_new();
@@ -436,7 +448,7 @@ err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, c
         list_add(&s->list, &spares);
     }
     flags = spin_lock_irqsave(&space.lock);
-    if (congruent_base(offsets, sizes, n, align, &base)) {
+    if (area_congruent_base(free_floor, offsets, sizes, n, align, &base)) {
         for (int i = 0; i < n; i++) {
             s = list_first_entry(&spares, struct vm_area, list);
             list_del(&s->list);
@@ -460,12 +472,16 @@ out:
 
 bool area_space_check(uint64_t *free_bytes)
 {
-    unsigned long flags = spin_lock_irqsave(&space.lock);
-    uint64_t sum = 0;
-    uintptr_t prev_end = 0;
     const char *wrong = NULL;
-    long nodes = rb_validate(&space.root), seen = 0;
+    uintptr_t prev_end = 0;
+    unsigned long flags;
+    long nodes, seen = 0;
+    uint64_t sum = 0;
 
+    if (vmap_config.search_walk)
+        return walk_check(free_bytes);
+    flags = spin_lock_irqsave(&space.lock);
+    nodes = rb_validate(&space.root);
     for (struct rb_node *n = rb_first(&space.root); n && !wrong; n = rb_next(n)) {
         struct vm_area *a = area_of(n);
         uint64_t max = MAX(subtree_max(n->left), subtree_max(n->right));
@@ -502,13 +518,16 @@ err_t area_space_init(uintptr_t start, uint64_t size)
         area_cache = cache_create("vm_area", sizeof(struct vm_area), 0);
     if (!area_cache)
         return ERR_NOMEM;
-    all = area_new();
-    if (!all)
-        return ERR_NOMEM;
     spin_init(&space.lock, &free_class);
     space.root.node = NULL;
     space.free_bytes = size;
     space.longest_hold = 0;
+    walk_init(size);
+    if (vmap_config.search_walk)
+        return OK;
+    all = area_new();
+    if (!all)
+        return ERR_NOMEM;
     all->start = start;
     all->end = start + size;
     tree_insert(all);

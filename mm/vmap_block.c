@@ -89,6 +89,8 @@ static struct vmap_block *block_new(void)
     b->dirty_min = BLOCK_PAGES;
     b->cpu = this_cpu_id();
     b->area->kind = VM_KIND_BLOCK_AREA;
+    b->area->queue = NULL;
+    b->area->owner_type = OWNER_AREA;
     b->area->block = b;
     ATOMIC_ADD(blocks, 1);
     return b;
@@ -108,6 +110,8 @@ static void block_free(struct vmap_block *b)
     struct vm_area *a = b->area;
     unsigned long flags;
 
+    if (vmap_config.index_table)
+        table_clear(a->start, a->end);
     index_erase(b);
     /* Whoever found it before holds, or waits for nothing but, its lock. */
     flags = spin_lock_irqsave(&b->lock);
@@ -189,6 +193,8 @@ void *block_map(struct page **pages, unsigned count, void *caller)
         slot = block_take(b, size, count, caller);
         /* Complete before anyone can see it (case A4): the locks below publish it. */
         node_busy_insert(b->area);
+        if (vmap_config.index_table)
+            table_set_area(b->area);
         index_insert(b);
         flags = spin_lock_irqsave(&q->lock);
         list_add(&b->all_list, &q->all_list);

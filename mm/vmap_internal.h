@@ -31,7 +31,18 @@
 /* Internal kinds, beside enum vm_kind: the addresses of a block. */
 #define VM_KIND_BLOCK_AREA 100
 
-#define VMAP_NO_POOL 0xffff
+#define VMAP_NO_POOL 0xff
+_Static_assert(VMAP_NODES_MAX < VMAP_NO_POOL, "a byte names a node");
+
+/* Where an area stands. In the busy tree lookups see the whole ones only. */
+enum area_state {
+    AREA_ALONE,    /* in no busy tree */
+    AREA_RESERVED, /* in it, not described yet (insert=twice, search=walk) */
+    AREA_WHOLE,    /* in it, found by lookups */
+    AREA_HIDDEN,   /* search=walk: in it, being unmapped */
+    AREA_FREED,    /* search=walk: in it, waits for the purge */
+    AREA_PURGED,   /* search=walk: in it, on the purge's list */
+};
 
 /* Kind of a slot: a vmap whose pages vfree() frees. Everybody else sees VM_KIND_MAP. */
 #define VM_KIND_MAP_OWNED 6
@@ -46,7 +57,8 @@ struct vm_area {
     uint32_t nr_pages; /* mapped pages from start; written by vrealloc's shrinking too */
     uintptr_t end;     /* behind the guard */
     uint16_t flags;       /* VM_* of the caller */
-    uint16_t pool;        /* node whose pool it came from, VMAP_NO_POOL: the tree */
+    uint8_t pool;         /* node whose pool it came from, VMAP_NO_POOL: the tree */
+    uint8_t state;        /* enum area_state; written by who owns it, or under the busy lock */
     uint8_t kind;
     bool keeps_frames;    /* its entries hold frames to be freed after the flush */
     uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
@@ -57,11 +69,15 @@ struct vm_area {
     };
     /* free tree (free lock) or busy tree (node's busy lock) */
     struct rb_node rb;
-    uint64_t subtree_max;  /* free tree: largest size in the subtree, bytes */
+    union {
+        uint64_t subtree_max;        /* free tree: largest size in the subtree, bytes */
+        struct vm_area *next_sorted; /* search=walk: in the order of address */
+    };
     struct list_head list; /* lazy list, pool */
 };
 
-/* vmap_area.c: free space and area objects. */
+/* vmap_area.c: free space and area objects. With search=walk vmap_walk.c does the work, and what is taken is in
+ * the busy tree from then on, AREA_RESERVED. */
 err_t area_space_init(uintptr_t start, uint64_t size);
 void area_space_exit(void);
 struct vm_area *area_new(void);
@@ -76,13 +92,32 @@ void area_space_give(struct vm_area *a);
 void area_space_give_list(struct list_head *list);
 uint64_t area_space_free(void);              /* bytes in the tree */
 bool area_space_check(uint64_t *free_bytes); /* for selfcheck: order, merging, summaries */
-bool area_space_is_free(uintptr_t start, uintptr_t end); /* wholly inside one free range */
 /* Calls fn for the free range at or above `from`; returns false if none. */
 bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end);
 /* Finds a common base for n areas, top down, and takes them. ERR_NOSPACE. */
 err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, const size_t *sizes,
                                 int n, uint64_t align);
 uint64_t area_longest_hold(void);
+/* With what keeps `floor` valid locked: finds the highest common base. floor: the free range with the highest
+ * start at or below addr. */
+typedef bool (*area_floor_fn)(uintptr_t addr, uintptr_t *start, uintptr_t *end);
+bool area_congruent_base(area_floor_fn floor, const size_t *offsets, const size_t *sizes, int n,
+                         uint64_t align, uintptr_t *base_out);
+
+/* vmap_walk.c: the same without a tree of free ranges, for search=walk. */
+void walk_init(uint64_t size);
+err_t walk_take(struct vm_area *a, uint64_t size, uint64_t align);
+err_t walk_take_at(struct vm_area *a, uintptr_t start, uintptr_t end);
+/* With the purge's mutex: takes the areas out of the tree, at one go, and consumes them. */
+void walk_give_list(struct list_head *list);
+/* With the purge's mutex: every freed area onto `list`, they stay in the tree. Returns their pages. */
+uint64_t walk_take_freed(struct list_head *list);
+uint64_t walk_free(void);
+uint64_t walk_longest_hold(void);
+bool walk_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end);
+err_t walk_take_congruent(struct vm_area **areas, const size_t *offsets, const size_t *sizes, int n,
+                          uint64_t align);
+bool walk_check(uint64_t *free_bytes);
 
 /* vmap_node.c: who is in use, who waits for the purge, who is ready for reuse. */
 err_t node_init(unsigned nodes, bool pools);
@@ -90,6 +125,9 @@ void node_exit(void);
 unsigned node_count(void);
 /* A ready range of exactly `size` bytes from this CPU's node; NULL if none fits the alignment. */
 struct vm_area *node_pool_take(uint64_t size, uint64_t align);
+/* insert=twice: puts an area that is not described yet into the busy tree. */
+void node_busy_reserve(struct vm_area *a);
+/* The whole area becomes visible. */
 void node_busy_insert(struct vm_area *a);
 /* Finds the area that starts at addr, and takes it out if `match` agrees (called with the lock held). NULL if there is none, or
  * *found = its kind if match refused. */
@@ -246,15 +284,18 @@ void purge_flush_now(uintptr_t start, uintptr_t end);
 void purge_note_pending(uintptr_t start, uintptr_t end);
 void purge_lazy_count(uint64_t pages); /* counts pages that were put onto a lazy list */
 void purge_lazy_added(uint64_t pages); /* counts, and purges when the limit is passed */
-/* Addresses are short; true if something came back. own: a pass of this CPU's, so that it is the first to find what comes
- * back; else another CPU's pass that began after the call will do. */
-bool purge_everything(bool own);
+/* Addresses are short: purges all there is, unless fn(arg) says that there are enough, and asks it once more before anybody
+ * hears that the pass has ended. own: a pass of this CPU's; else another CPU's pass that began after the call will do.
+ * Returns fn's last word. */
+bool purge_until(bool own, bool (*fn)(void *arg), void *arg);
+void purge_everything(void);
 void purge_reclaim_tables(void);       /* empty table pages go back */
 void purge_reclaim_tables_if_many(void);
 uint64_t purge_lazy_pages(void);
 /* Bytes whose generation has not passed; for selfcheck, nobody purges. */
 uint64_t purge_waiting_bytes(void);
 uint64_t purge_lazy_limit(void);
+void purge_set_limit(void); /* when the number of CPUs has changed */
 uint64_t purge_count(void);
 void purge_init(void);
 
@@ -274,7 +315,7 @@ extern uint32_t vmap_up; /* 1 between vmap_init and vmap_exit */
 extern uintptr_t vmap_start, vmap_end, vmap_range; /* range: their difference */
 /* Areas without pages: for blocks, stacks, MMIO, congruent areas. */
 struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags);
-void vmap_area_free_unused(struct vm_area *a); /* never mapped, never in the busy tree */
+void vmap_area_free_unused(struct vm_area *a); /* never mapped, never published */
 /* Smallest live mapping whose end is above addr: blocks resolved to their mappings. */
 bool vmap_next_live(uintptr_t addr, struct vm_area_info *out);
 bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try);

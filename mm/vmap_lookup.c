@@ -36,7 +36,8 @@ static bool find_in_trees(uintptr_t addr, struct vm_area_info *out, struct vm_ar
     return addr - area->start < out->size;
 }
 
-/* The table: no lock, no store that others see. *owned: somebody has the unit. */
+/* The table: no lock, no store that others see. *owned: somebody has the unit; a block of vm_map_ram (blocks=ram) has
+ * an index of its own, as with the trees. */
 static bool find_in_table(uintptr_t addr, struct vm_area_info *out, bool *owned)
 {
     bool found = false;
@@ -50,6 +51,10 @@ static bool find_in_table(uintptr_t addr, struct vm_area_info *out, bool *owned)
 
         describe(a, out);
         found = addr - a->start < out->size;
+        if (unlikely(out->kind == VM_KIND_BLOCK_AREA)) {
+            tlb_gen_read_end();
+            return !in_nmi() && block_find(addr, out);
+        }
     } else if (*owned) {
         found = pblock_find((struct pblock *)o, addr, out);
     }
@@ -64,7 +69,7 @@ bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try)
 
     if (addr < vmap_start || addr >= vmap_end)
         return false;
-    if (vmap_config.blocks_all) {
+    if (vmap_config.index_table) {
         if (find_in_table(addr, out, &owned))
             return true;
         if (owned || !node_untabled() || in_nmi())
@@ -75,7 +80,7 @@ bool vmap_find(uintptr_t addr, struct vm_area_info *out, bool try)
 
 static __noinline bool find_long(const void *addr, struct vm_area_info *out)
 {
-    if (!READ_ONCE(vmap_up) || (in_nmi() && !vmap_config.blocks_all))
+    if (!READ_ONCE(vmap_up) || (in_nmi() && !vmap_config.index_table))
         return false;
     return vmap_find((uintptr_t)addr, out, false);
 }

@@ -10,6 +10,7 @@
 #include "lib/printf.h"
 #include "lib/string.h"
 #include "mm/page_alloc.h"
+#include "mm/vmap_busy.h"
 #include "mm/vmap_internal.h"
 
 struct pool {
@@ -18,11 +19,7 @@ struct pool {
 };
 
 struct vmap_node {
-    struct {
-        struct spinlock lock;
-        struct rb_root root;
-        uint64_t count;
-    } busy __cacheline;
+    struct busy_tree busy __cacheline;
     struct {
         struct spinlock lock;
         struct list_head list;
@@ -38,6 +35,8 @@ struct vmap_node {
 _Static_assert(sizeof(struct vmap_node) <= (PAGE_SIZE << NODE_ORDER), "node fits its pages");
 
 static struct lock_class busy_class = {.name = "vmap_node.busy"};
+static struct lock_class busy_read_class = {.name = "vmap_node.busy-R"};
+static struct lock_class busy_write_class = {.name = "vmap_node.busy-W"};
 static struct lock_class lazy_class = {.name = "vmap_node.lazy"};
 static struct lock_class pool_class = {.name = "vmap_node.pool"};
 
@@ -66,6 +65,25 @@ unsigned node_count(void)
     return node_total;
 }
 
+struct busy_tree *node_busy_tree(void)
+{
+    return &nodes[0]->busy;
+}
+
+/* lock= */
+static void init_busy(struct busy_tree *t)
+{
+    static const uint32_t waits[] = {[LOCK_AUTO] = SPIN_AUTO,
+                                     [LOCK_TAS] = SPIN_TAS,
+                                     [LOCK_TICKET] = SPIN_TICKET,
+                                     [LOCK_MCS] = SPIN_MCS,
+                                     [LOCK_RW] = SPIN_AUTO};
+
+    busy_class.wait = waits[vmap_config.lock];
+    busy_init(t, &busy_class, vmap_config.lock == LOCK_RW);
+    rw_init(&t->rwlock, &busy_read_class, &busy_write_class);
+}
+
 err_t node_init(unsigned count, bool pools)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -77,7 +95,7 @@ err_t node_init(unsigned count, bool pools)
         }
         nodes[i] = page_address(page);
         memset(nodes[i], 0, sizeof(*nodes[i]));
-        spin_init(&nodes[i]->busy.lock, &busy_class);
+        init_busy(&nodes[i]->busy);
         spin_init(&nodes[i]->lazy.lock, &lazy_class);
         spin_init(&nodes[i]->pool.lock, &pool_class);
         list_init(&nodes[i]->lazy.list);
@@ -135,61 +153,76 @@ struct vm_area *node_pool_take(uint64_t size, uint64_t align)
     return a;
 }
 
-/* With the busy lock: the area with the highest start at or below addr. */
-static struct vm_area *busy_floor(struct vmap_node *n, uintptr_t addr)
+/* With the busy lock: the area that starts at addr, if it is whole. */
+static struct vm_area *busy_exact(struct busy_tree *t, uintptr_t addr)
 {
-    struct rb_node *p = n->busy.root.node;
-    struct vm_area *best = NULL;
-    uint64_t visits = 0;
-
-    while (p) {
-        struct vm_area *a = area_of(p);
-
-        visits++;
-        if (a->start <= addr) {
-            best = a;
-            p = p->right;
-        } else {
-            p = p->left;
-        }
-    }
-    this_cpu_add(vmap_stat.tree_visits, visits);
-    return best;
-}
-
-/* With the busy lock: the area that starts at addr. */
-static struct vm_area *busy_exact(struct vmap_node *n, uintptr_t addr)
-{
-    struct rb_node *p = n->busy.root.node;
+    struct rb_node *p = t->root.node;
 
     while (p) {
         struct vm_area *a = area_of(p);
 
         if (a->start == addr)
-            return a;
+            return a->state == AREA_WHOLE ? a : NULL;
         p = addr < a->start ? p->left : p->right;
     }
     return NULL;
 }
 
+/* With the busy lock: nobody finds a any more. search=walk: its addresses stay taken. */
+static void busy_hide(struct busy_tree *t, struct vm_area *a)
+{
+    if (vmap_config.search_walk) {
+        a->state = AREA_HIDDEN;
+    } else {
+        rb_erase(&t->root, &a->rb, NULL);
+        a->state = AREA_ALONE;
+    }
+    t->count--;
+}
+
+void node_busy_reserve(struct vm_area *a)
+{
+    struct busy_tree *t = &node_of_address(a->start)->busy;
+    unsigned long flags;
+
+    flags = busy_lock(t);
+    a->state = AREA_RESERVED;
+    busy_link(t, a);
+    busy_unlock(t, flags);
+}
+
+/*
+ * Of an area that is in the tree already only the description is new. insert=twice sets it under a second acquisition of the
+ * lock, as setup_vmalloc_vm() did until Linux 6.9; blocks have none, there as here.
+ */
+static void busy_describe(struct busy_tree *t, struct vm_area *a)
+{
+    unsigned long flags;
+
+    if (!vmap_config.insert_twice || a->kind == VM_KIND_BLOCK_AREA) {
+        STORE_RELEASE(a->state, AREA_WHOLE); /* partner: the lookups */
+        return;
+    }
+    flags = busy_lock(t);
+    a->state = AREA_WHOLE;
+    busy_unlock(t, flags);
+}
+
 void node_busy_insert(struct vm_area *a)
 {
-    struct vmap_node *n = node_of_address(a->start);
-    struct rb_node **link = &n->busy.root.node, *parent = NULL;
+    struct busy_tree *t = &node_of_address(a->start)->busy;
     unsigned long flags;
 
     if (a->pool == VMAP_NO_POOL && pools_on && !(a->flags & VM_PERMANENT))
-        a->pool = (uint16_t)node_of_cpu();
-    flags = spin_lock_irqsave(&n->busy.lock);
-    while (*link) {
-        parent = *link;
-        ASSERT_DBG(area_of(parent)->end <= a->start || a->end <= area_of(parent)->start);
-        link = a->start < area_of(parent)->start ? &parent->left : &parent->right;
+        a->pool = (uint8_t)node_of_cpu();
+    if (likely(a->state == AREA_ALONE)) {
+        flags = busy_lock(t);
+        a->state = AREA_WHOLE;
+        busy_link(t, a);
+        busy_unlock(t, flags);
+    } else {
+        busy_describe(t, a);
     }
-    rb_link(&a->rb, parent, link);
-    rb_insert_fixup(&n->busy.root, &a->rb, NULL);
-    WRITE_ONCE(n->busy.count, n->busy.count + 1);
-    spin_unlock_irqrestore(&n->busy.lock, flags);
     if (a->kind == VM_KIND_PCPU)
         ATOMIC_ADD(untabled, 1);
 }
@@ -201,17 +234,15 @@ uint64_t node_untabled(void)
 
 struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void *arg)
 {
-    struct vmap_node *n = node_of_address(addr);
-    unsigned long flags = spin_lock_irqsave(&n->busy.lock);
-    struct vm_area *a = busy_exact(n, addr);
+    struct busy_tree *t = &node_of_address(addr)->busy;
+    unsigned long flags = busy_lock(t);
+    struct vm_area *a = busy_exact(t, addr);
 
-    if (a && match(a, arg)) {
-        rb_erase(&n->busy.root, &a->rb, NULL);
-        WRITE_ONCE(n->busy.count, n->busy.count - 1);
-    } else {
+    if (a && match(a, arg))
+        busy_hide(t, a);
+    else
         a = NULL;
-    }
-    spin_unlock_irqrestore(&n->busy.lock, flags);
+    busy_unlock(t, flags);
     if (a && a->kind == VM_KIND_PCPU)
         ATOMIC_SUB(untabled, 1);
     return a;
@@ -219,23 +250,28 @@ struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void
 
 void node_busy_remove(struct vm_area *a)
 {
-    struct vmap_node *n = node_of_address(a->start);
-    unsigned long flags = spin_lock_irqsave(&n->busy.lock);
+    struct busy_tree *t = &node_of_address(a->start)->busy;
+    unsigned long flags = busy_lock(t);
 
-    rb_erase(&n->busy.root, &a->rb, NULL);
-    WRITE_ONCE(n->busy.count, n->busy.count - 1);
-    spin_unlock_irqrestore(&n->busy.lock, flags);
+    busy_hide(t, a);
+    busy_unlock(t, flags);
 }
 
 bool node_busy_with(uintptr_t addr, bool (*fn)(struct vm_area *a, void *arg), void *arg)
 {
-    struct vmap_node *n = node_of_address(addr);
-    unsigned long flags = spin_lock_irqsave(&n->busy.lock);
-    struct vm_area *a = busy_exact(n, addr);
+    struct busy_tree *t = &node_of_address(addr)->busy;
+    unsigned long flags = busy_lock(t);
+    struct vm_area *a = busy_exact(t, addr);
     bool done = a && fn(a, arg);
 
-    spin_unlock_irqrestore(&n->busy.lock, flags);
+    busy_unlock(t, flags);
     return done;
+}
+
+/* Acquire: an area that was described without the lock. */
+static bool is_whole(const struct vm_area *a)
+{
+    return LOAD_ACQUIRE(a->state) == AREA_WHOLE;
 }
 
 bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try)
@@ -244,23 +280,20 @@ bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try)
 
     /* The area may have started in an earlier zone: go back over all nodes. */
     do {
-        struct vmap_node *n = nodes[i];
-        unsigned long flags = irq_save();
+        struct busy_tree *t = &nodes[i]->busy;
+        unsigned long flags;
         struct vm_area *a;
-        bool hit;
+        bool hit = false;
 
-        if (try && !spin_trylock(&n->busy.lock)) {
-            irq_restore(flags);
-            i = (i + node_total - 1) % node_total;
-            continue;
+        if (!try || busy_read_trylock(t, &flags)) {
+            if (!try)
+                flags = busy_read_lock(t);
+            a = busy_floor(t, addr);
+            hit = a && addr < a->end && is_whole(a);
+            if (hit)
+                *copy = *a;
+            busy_read_unlock(t, flags);
         }
-        if (!try)
-            spin_lock(&n->busy.lock);
-        a = busy_floor(n, addr);
-        hit = a && addr < a->end;
-        if (hit)
-            *copy = *a;
-        spin_unlock_irqrestore(&n->busy.lock, flags);
         if (hit)
             return true;
         i = (i + node_total - 1) % node_total;
@@ -268,25 +301,32 @@ bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try)
     return false;
 }
 
+/* With the busy lock: the whole area with the lowest end above addr. */
+static struct vm_area *busy_next(struct busy_tree *t, uintptr_t addr)
+{
+    struct vm_area *a = busy_floor(t, addr);
+
+    if (!a)
+        a = busy_area(rb_first(&t->root));
+    while (a && (a->end <= addr || !is_whole(a)))
+        a = busy_area(rb_next(&a->rb));
+    return a;
+}
+
 bool node_busy_next(uintptr_t addr, struct vm_area *copy)
 {
     bool any = false;
 
     for (unsigned i = 0; i < node_total; i++) {
-        struct vmap_node *n = nodes[i];
-        unsigned long flags = spin_lock_irqsave(&n->busy.lock);
-        struct vm_area *a = busy_floor(n, addr);
-        struct rb_node *p;
+        struct busy_tree *t = &nodes[i]->busy;
+        unsigned long flags = busy_read_lock(t);
+        struct vm_area *a = busy_next(t, addr);
 
-        if (!a || a->end <= addr) {
-            p = a ? rb_next(&a->rb) : rb_first(&n->busy.root);
-            a = p ? area_of(p) : NULL;
-        }
         if (a && (!any || a->start < copy->start)) {
             *copy = *a;
             any = true;
         }
-        spin_unlock_irqrestore(&n->busy.lock, flags);
+        busy_read_unlock(t, flags);
     }
     return any;
 }
@@ -295,8 +335,13 @@ void node_lazy_add(struct vm_area *a)
 {
     struct vmap_node *n =
         a->pool < node_total ? nodes[a->pool] : node_of_address(a->start);
-    unsigned long flags = spin_lock_irqsave(&n->lazy.lock);
+    unsigned long flags;
 
+    if (vmap_config.search_walk) {
+        STORE_RELEASE(a->state, AREA_FREED); /* partner: walk_take_freed() */
+        return;
+    }
+    flags = spin_lock_irqsave(&n->lazy.lock);
     list_add_tail(&a->list, &n->lazy.list);
     n->lazy.pages += (a->end - a->start) >> PAGE_SHIFT;
     spin_unlock_irqrestore(&n->lazy.lock, flags);
@@ -306,6 +351,8 @@ uint64_t node_lazy_take_all(struct list_head *list)
 {
     uint64_t pages = 0;
 
+    if (vmap_config.search_walk)
+        return walk_take_freed(list);
     for (unsigned i = 0; i < node_total; i++) {
         struct vmap_node *n = nodes[i];
         unsigned long flags = spin_lock_irqsave(&n->lazy.lock);
@@ -318,8 +365,28 @@ uint64_t node_lazy_take_all(struct list_head *list)
     return pages;
 }
 
+/* search=walk: what waits is in the busy tree. */
+static bool busy_find_freed(uintptr_t addr, struct vm_area *copy)
+{
+    struct busy_tree *t = node_busy_tree();
+    unsigned long flags;
+    struct vm_area *a;
+    bool hit;
+
+    if (!busy_read_trylock(t, &flags))
+        return false;
+    a = busy_floor(t, addr);
+    hit = a && addr < a->end && READ_ONCE(a->state) >= AREA_FREED;
+    if (hit)
+        *copy = *a;
+    busy_read_unlock(t, flags);
+    return hit;
+}
+
 bool node_lazy_find(uintptr_t addr, struct vm_area *copy)
 {
+    if (vmap_config.search_walk)
+        return busy_find_freed(addr, copy);
     for (unsigned i = 0; i < node_total; i++) {
         struct vmap_node *n = nodes[i];
         unsigned long flags = irq_save();
@@ -451,10 +518,9 @@ uint64_t node_busy_count(void)
 static bool check_busy(struct vmap_node *n, struct node_sums *sums, const char **wrong)
 {
     uintptr_t prev_end = 0;
-    uint64_t seen = 0;
+    uint64_t seen = 0, freed = 0;
+    long nodes_of_tree = rb_validate(&n->busy.root);
 
-    if (rb_validate(&n->busy.root) != (long)n->busy.count)
-        *wrong = "busy tree unbalanced or miscounted";
     for (struct rb_node *p = rb_first(&n->busy.root); p && !*wrong; p = rb_next(p)) {
         struct vm_area *a = area_of(p);
 
@@ -465,9 +531,17 @@ static bool check_busy(struct vmap_node *n, struct node_sums *sums, const char *
         else if (a->nr_pages > (a->end - a->start) >> PAGE_SHIFT)
             *wrong = "an area with more pages than addresses";
         prev_end = a->end;
+        if (a->state >= AREA_HIDDEN) {
+            /* What a purge has taken is counted where it waits. */
+            sums->lazy_bytes += a->state == AREA_FREED ? a->end - a->start : 0;
+            freed++;
+            continue;
+        }
         sums->busy_bytes += a->end - a->start;
         seen++;
     }
+    if (!*wrong && (nodes_of_tree != (long)(seen + freed) || seen != n->busy.count))
+        *wrong = "busy tree unbalanced or miscounted";
     sums->busy_areas += seen;
     return !*wrong;
 }
@@ -524,6 +598,7 @@ void node_take_permanent(struct list_head *list)
                 continue;
             rb_erase(&nodes[i]->busy.root, p, NULL);
             nodes[i]->busy.count--;
+            a->state = AREA_ALONE;
             list_add_tail(&a->list, list);
         }
     }

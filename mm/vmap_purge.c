@@ -32,7 +32,8 @@ static struct {
     struct purge_waiter *waiters; /* lock-free stack, emptied by unlock */
     /* A pass that began after a request serves it, whoever runs it. */
     uint64_t begun;               /* passes so far; with the mutex */
-    uint64_t done, done_full;     /* number of the last finished pass, and of the last forced one */
+    /* Numbers of the last finished pass: any, one over the blocks too, a forced one. */
+    uint64_t done_areas, done, done_full;
     uint64_t never;               /* 0: for who needs the mutex itself */
     uint64_t lazy_pages;          /* atomic: freed and not yet purged */
     struct list_head waiting;     /* flush generations: with the mutex, stamped with `stamp` */
@@ -129,7 +130,7 @@ void purge_note_pending(uintptr_t start, uintptr_t end)
 {
     unsigned long flags;
 
-    if (vmap_config.blocks_all)
+    if (vmap_config.flush_gen)
         return; /* every generation covers all that was cleared before it */
     flags = spin_lock_irqsave(&purge.pending_lock);
     flush_add(&purge.pending, start, end);
@@ -179,11 +180,21 @@ uint64_t purge_waiting_bytes(void)
     return list_pages(&purge.waiting, &areas) << PAGE_SHIFT;
 }
 
+static uint64_t lazy_limit __read_mostly; /* pages */
+
 uint64_t purge_lazy_limit(void)
 {
-    if (vmap_config.lazy_max)
-        return vmap_config.lazy_max;
-    return (32 * SZ_1M >> PAGE_SHIFT) * fls64(smp_cpus());
+    return lazy_limit;
+}
+
+void purge_set_limit(void)
+{
+    if (vmap_config.purge_eager)
+        lazy_limit = 0;
+    else if (vmap_config.lazy_max)
+        lazy_limit = vmap_config.lazy_max;
+    else
+        lazy_limit = (32 * SZ_1M >> PAGE_SHIFT) * fls64(smp_cpus());
 }
 
 uint64_t purge_count(void)
@@ -284,7 +295,7 @@ static bool purge_by_generation(bool sync)
 
 static bool purge_locked(struct vmap_flush *f, bool sync)
 {
-    return vmap_config.blocks_all ? purge_by_generation(sync) : purge_by_ipi(f);
+    return vmap_config.flush_gen ? purge_by_generation(sync) : purge_by_ipi(f);
 }
 
 void purge_lazy_count(uint64_t pages)
@@ -292,13 +303,43 @@ void purge_lazy_count(uint64_t pages)
     ATOMIC_ADD(purge.lazy_pages, pages);
 }
 
+/* With the mutex: one pass over the areas that wait. */
+static bool purge_areas(struct vmap_flush *f, uint64_t number)
+{
+    bool some;
+
+    WRITE_ONCE(purge.begun, number);
+    smp_mb(); /* what was unmapped before a request that saw the old number is seen below */
+    some = purge_locked(f, true);
+    STORE_RELEASE(purge.done_areas, number);
+    return some;
+}
+
+/* purge=eager: a free ends when its own pages are flushed everywhere and settled, by this CPU or by another one's
+ * pass that began later. Only a handler that came over a pass leaves them to the next one. */
+static void purge_at_once(void)
+{
+    struct vmap_flush f = {0};
+
+    if (purge_lock(&purge.done_areas) != LOCKED)
+        return;
+    purge_areas(&f, purge.begun + 1);
+    purge_unlock();
+    if (!in_irq())
+        purge_reclaim_tables_if_many();
+}
+
 void purge_lazy_added(uint64_t pages)
 {
-    uint64_t now = ATOMIC_ADD(purge.lazy_pages, pages) + pages, limit = purge_lazy_limit();
+    uint64_t now = ATOMIC_ADD(purge.lazy_pages, pages) + pages, limit = lazy_limit;
     struct vmap_flush f = {0};
 
     if (likely(now <= limit))
         return;
+    if (vmap_config.purge_eager) {
+        purge_at_once();
+        return;
+    }
     /* A purge is long: an interrupt handler leaves it to the next task, up to twice the limit. */
     if (in_irq() && now <= 2 * limit)
         return;
@@ -320,7 +361,7 @@ static bool purge_pass(bool force)
     WRITE_ONCE(purge.begun, number);
     smp_mb(); /* what was unmapped before a request that saw the old number is seen below */
     block_purge(&f, force);
-    some = purge_locked(&f, true);
+    some = purge_areas(&f, number);
     if (force) {
         node_pool_decay(true);
         STORE_RELEASE(purge.done_full, number);
@@ -329,16 +370,30 @@ static bool purge_pass(bool force)
     return some;
 }
 
-bool purge_everything(bool own)
+bool purge_until(bool own, bool (*fn)(void *arg), void *arg)
 {
     enum lock_result r = purge_lock(own ? &purge.never : &purge.done_full);
-    bool some = r == SERVED;
+    bool done = fn(arg); /* others' passes may have been enough meanwhile */
 
-    if (r == LOCKED) {
-        some = purge_pass(true);
-        purge_unlock();
+    if (r != LOCKED)
+        return done;
+    if (!done) {
+        purge_pass(true);
+        done = fn(arg);
     }
-    return some;
+    purge_unlock();
+    return done;
+}
+
+static bool never_enough(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+void purge_everything(void)
+{
+    purge_until(false, never_enough, NULL);
 }
 
 void vm_unmap_aliases(void)
@@ -354,7 +409,7 @@ void vm_unmap_aliases(void)
         break;
     case NOT_POSSIBLE:
         /* What is unmapped is unmapped: one flush of all keeps the promise. */
-        if (vmap_config.blocks_all)
+        if (vmap_config.flush_gen)
             tlb_gen_sync(tlb_gen_stamp());
         else
             tlb_shootdown_all();
@@ -455,6 +510,7 @@ void vmap_last_purge(struct vmap_purge_report *r)
 void purge_init(void)
 {
     spin_init(&purge.pending_lock, &pending_class);
+    purge_set_limit();
     purge.lazy_pages = 0;
     list_init(&purge.waiting);
     purge.purges = 0;

@@ -87,14 +87,18 @@ void vmap_info(void (*fn)(const char *line, void *arg), void *arg)
     static const char *const words[] = {"", "vmalloc", "vmap", "vm_map_ram", "ioremap", "pcpu"};
     uintptr_t addr = vmap_start;
     struct vm_area_info info;
-    char line[160];
+    char line[160], phys[32];
 
     while (vmap_next_live(addr, &info)) {
         uintptr_t start = (uintptr_t)info.start;
 
-        ksnprintf(line, sizeof(line), "0x%016lx-0x%016lx %7lu %pS pages=%lu %s", start,
+        phys[0] = '\0';
+        if (info.kind == VM_KIND_IOREMAP)
+            ksnprintf(phys, sizeof(phys), " phys=0x%016lx",
+                      (unsigned long)ptmap_translate(start, NULL, NULL));
+        ksnprintf(line, sizeof(line), "0x%016lx-0x%016lx %7lu %pS pages=%lu%s %s", start,
                   start + info.size, (unsigned long)info.size, info.caller,
-                  (unsigned long)(info.size >> PAGE_SHIFT), words[info.kind]);
+                  (unsigned long)(info.size >> PAGE_SHIFT), phys, words[info.kind]);
         fn(line, arg);
         addr = start + info.size;
     }

@@ -14,13 +14,13 @@ static void free_and_check(const char *p, unsigned pages, unsigned kind)
 {
     uintptr_t start = (uintptr_t)p, end = start + pages * PAGE_SIZE;
 
+    kt_flush_log_start();
     if (kind == 0)
         vfree(p);
     else if (kind == 1)
         vunmap(p);
     else
         vm_unmap_ram(p, pages);
-    kt_flush_log_start();
     vm_unmap_aliases();
     kt_flush_log_stop();
     if (!kt_flush_covers(start, end))

@@ -66,22 +66,24 @@ static uint64_t purge_cost(struct page *page, uint64_t n)
         kt_on_all(free_some, &s);
         vmap_force_purge();
         vmap_last_purge(&r);
-        if (!vmap_config.blocks_all) /* there the purge leaves units with their CPUs */
+        if (!vmap_config.index_table) /* there areas are units, more than may wait */
             KT_EXPECT_EQ(r.areas, s.n * kt_cpus());
         KT_EXPECT_EQ(kt_counter("lazy_pages"), 0);
         best = MIN(best, r.cycles / MAX(r.areas, 1UL));
     }
-    if (!cpu_features.hypervisor_present)
+    /* search=walk frees them all under one hold, as was done then. */
+    if (!cpu_features.hypervisor_present && !vmap_config.search_walk)
         KT_EXPECT(clock_cycles_to_us(r.locked_worst) < 1000);
     return best;
 }
 
 KTEST(purge_linear, "C1, C4: the time of a purge is linear, its counter exact, its locks short")
 {
-    uint64_t few = MIN(kt_scaled(512), limit() / GROWTH);
-    struct page *page = alloc_page();
-    uint64_t small, large;
+    uint64_t few = MIN(kt_scaled(512), limit() / GROWTH), small, large;
+    struct page *page;
 
+    KT_NEEDS_LAZY();
+    page = alloc_page();
     KT_ASSERT(page);
     kt_quiesce();
     /* The flush is shared by more areas, so it should rather fall; what takes the square of the
@@ -104,10 +106,12 @@ KTEST(purge_linear, "C1, C4: the time of a purge is linear, its counter exact, i
 KTEST(one_flush_per_purge, "C2: a thousand freed areas, one flush")
 {
     uint64_t n = MIN(kt_scaled(1000), limit()), ipis;
-    struct page *page = alloc_page();
+    struct page *page;
     unsigned flushes;
     struct share s;
 
+    KT_NEEDS_LAZY();
+    page = alloc_page();
     KT_ASSERT(page);
     share_init(&s, page, n);
     kt_quiesce();
@@ -122,7 +126,7 @@ KTEST(one_flush_per_purge, "C2: a thousand freed areas, one flush")
     KT_EXPECT_EQ(flushes, 1);
     KT_EXPECT_EQ(kt_counter("lazy_pages"), 0);
     /* Idle CPUs hold translations too; only generations can do without telling them. */
-    if (vmap_config.blocks_all)
+    if (vmap_config.flush_gen)
         KT_EXPECT(ipis <= kt_cpus() - 1);
     else
         KT_EXPECT_EQ(ipis, kt_cpus() - 1);
@@ -135,6 +139,7 @@ KTEST(flush_far_apart, "E10: areas far apart become one full flush, a small one 
     const struct kt_flush *f = kt_flush_at(0);
     char *low, *high, *ten;
 
+    KT_NEEDS_LAZY();
     kt_quiesce();
     low = vmalloc(PAGE_SIZE);
     high = __vmalloc(PAGE_SIZE, far, 0, VM_ANY_NODE);
@@ -145,7 +150,7 @@ KTEST(flush_far_apart, "E10: areas far apart become one full flush, a small one 
     kt_flush_log_start();
     vmap_force_purge();
     KT_EXPECT_EQ(kt_flush_log_stop(), 1);
-    KT_EXPECT(f->full || vmap_config.blocks_all);
+    KT_EXPECT(f->full);
 
     kt_quiesce();
     ten = vmalloc(10 * PAGE_SIZE);
@@ -155,6 +160,6 @@ KTEST(flush_far_apart, "E10: areas far apart become one full flush, a small one 
     vmap_force_purge();
     KT_EXPECT_EQ(kt_flush_log_stop(), 1);
     KT_EXPECT(kt_flush_covers((uintptr_t)ten, (uintptr_t)ten + 10 * PAGE_SIZE));
-    KT_EXPECT(!f->full || vmap_config.blocks_all);
+    KT_EXPECT(!f->full || vmap_config.flush_gen);
     KT_EXPECT(f->full || f->end - f->start <= 11 * PAGE_SIZE);
 }

@@ -53,7 +53,7 @@ static void check_full_block(struct kt_pages *pages, void **m, unsigned cpu)
     vm_unmap_aliases();
     /* A generation covers all that was cleared before it, so each call may begin one; nobody waits for it or is
      * interrupted. A shootdown must not be repeated. */
-    KT_EXPECT(kt_flush_log_stop() <= (vmap_config.blocks_all ? 1 : 0));
+    KT_EXPECT(kt_flush_log_stop() <= (vmap_config.flush_gen ? 1 : 0));
     m[VICTIM] = NULL;
 }
 
@@ -87,7 +87,7 @@ static void check_one_flush(const void *p)
     kt_flush_log_start();
     for (unsigned i = 0; i < 3; i++)
         vm_unmap_aliases();
-    if (vmap_config.blocks_all) {
+    if (vmap_config.flush_gen) {
         /* One generation a call, and the halted CPUs are left alone. */
         KT_EXPECT(kt_flush_log_stop() <= 3);
         KT_EXPECT(f->full);

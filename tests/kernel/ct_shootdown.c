@@ -232,6 +232,8 @@ KTEST(frames_early, "E5: with frames=early a freed area's frames are free at onc
     uint64_t before;
     void *p;
 
+    if (vmap_config.frames_safe)
+        KT_SKIP("frames=safe");
     if (vmap_config.blocks_all)
         KT_SKIP("this design keeps frames ready on each CPU");
     kt_quiesce();

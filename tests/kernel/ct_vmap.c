@@ -105,8 +105,8 @@ KTEST(alias_cache_mode, "E11: no alias with the old cache mode is left after vm_
     KT_ASSERT(p);
     KT_EXPECT(kt_read_on(cpu, p, &value));
     KT_EXPECT_EQ(kt_entry(p, &level) & (PTE_PWT | PTE_PCD | PTE_PAT), 0);
-    vunmap(p);
     kt_flush_log_start();
+    vunmap(p);
     vm_unmap_aliases();
     KT_EXPECT(kt_flush_log_stop() >= 1);
     KT_EXPECT(kt_flush_covers((uintptr_t)p, (uintptr_t)p + PAGE_SIZE));

@@ -18,6 +18,13 @@
 /* A CPU that is not the own one, if there is one. */
 unsigned kt_other_cpu(void);
 
+/* Leaves a test that looks at what waits for a purge. */
+#define KT_NEEDS_LAZY()                                                                            \
+    do {                                                                                           \
+        if (vmap_config.purge_eager)                                                               \
+            KT_SKIP("purge=eager: nothing waits");                                                 \
+    } while (0)
+
 /* kt_scaled for loops that flush: each flush interrupts every CPU, so fewer with many of them. */
 uint64_t kt_scaled_flushes(uint64_t quick);
 

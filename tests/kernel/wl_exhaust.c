@@ -11,8 +11,9 @@
 
 static bool prepare(unsigned workers)
 {
-    /* Room for what is live, for pools, and in the default design for blocks of each CPU. */
-    uint64_t each = vmap_config.blocks_all ? 4 * PMD_SIZE : 256 * 1024;
+    /* Room for what is live, for pools, and with the table for blocks of each CPU or areas of whole
+     * units. */
+    uint64_t each = vmap_config.index_table ? 4 * PMD_SIZE : 256 * 1024;
 
     if (16 * SZ_1M + workers * each > vmap_config.range_size - kt_counter("va_used")) {
         kt_skip("vmalloc= leaves too few addresses for %u workers", workers);

@@ -116,7 +116,7 @@ OPTIONS = [
     Row("small-vmalloc",
         options=f"{SHORT},exhaust,align_shift_alloc_test design=2024 vmalloc=32M"),
     Row("vmalloc-too-small", options="design=metalmap vmalloc=32M", verdict="error",
-        lines=(r"^# error: design=metalmap needs vmalloc= of at least \d+M",)),
+        lines=(r"^# error: design metalmap: blocks=all needs vmalloc= of at least \d+M",)),
     Row("bad-key", options="desing=2024", verdict="error",
         lines=(r"^# error: .*desing.*did you mean 'design'",)),
     Row("bad-value", options="profile=fast", verdict="error",

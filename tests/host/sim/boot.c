@@ -27,6 +27,42 @@ static void must(bool ok, const char *what)
     exit(2);
 }
 
+const char *const sim_mix_names[SIM_MIXES] = {"blocks", "index", "flush",   "search",
+                                              "insert", "purge", "vbindex", "lock"};
+
+static void mix_one(struct vmap_config *c, unsigned i)
+{
+    bool *const fields[] = {&c->blocks_all,   &c->index_table, &c->flush_gen,     &c->search_walk,
+                            &c->insert_twice, &c->purge_eager, &c->vbindex_global};
+
+    if (i < ARRAY_SIZE(fields))
+        *fields[i] = !*fields[i];
+    else
+        c->lock = LOCK_RW;
+    if (c->index_table || c->search_walk)
+        c->pools = false;
+    if (c->search_walk)
+        c->nodes = 1;
+}
+
+void sim_mix(struct vmap_config *c, uint32_t mix)
+{
+    struct vmap_config before;
+
+    /* Blocks go before the table, and come after it. */
+    for (unsigned round = 0; round < 2; round++)
+        for (unsigned i = 0; i < SIM_MIXES; i++) {
+            before = *c;
+            if (!(mix >> i & 1))
+                continue;
+            mix_one(c, i);
+            if (vmap_config_refused(c))
+                *c = before;
+            else
+                mix &= ~(1u << i);
+        }
+}
+
 static void boot(void *arg)
 {
     const struct sim_boot *b = arg;
@@ -53,6 +89,7 @@ static void boot(void *arg)
     if (b->no_pools)
         c.pools = false;
     c.frames_safe = b->frames_safe;
+    sim_mix(&c, b->mix);
     must(vmap_init(&c) == OK, "vmap_init failed");
 }
 
@@ -93,7 +130,7 @@ static void check(void *arg)
         .tables = c.pt_pages,
         .va_used = c.va_used,
         .cache_pages = cache_pages(),
-        .index_pages = vmap_config.blocks_all ? table_pages() : 0,
+        .index_pages = vmap_config.index_table ? table_pages() : 0,
     };
 }
 

@@ -15,7 +15,13 @@ struct sim_boot {
     uint64_t lazy_max;
     bool no_pools;
     bool frames_safe;
+    uint32_t mix; /* options turned round, one bit each (sim_mix()); 0: none */
 };
+
+/* Turns options of c round: bit i the one of sim_mix_names[i]; those that then cannot be stay. */
+void sim_mix(struct vmap_config *c, uint32_t mix);
+#define SIM_MIXES 8
+extern const char *const sim_mix_names[SIM_MIXES];
 
 /* What is in use when nothing is: for leak checks. */
 struct sim_baseline {

@@ -104,6 +104,14 @@ void driver_plan_for(struct driver_plan *p, uint64_t seed)
     p->storm = rng_below(&r, 3) ? 0 : 200 + (uint32_t)rng_below(&r, 2000);
     p->nmis = rng_below(&r, 4) ? 0 : 100 + (uint32_t)rng_below(&r, 1000);
     p->inject = rng_below(&r, 3) == 0;
+    if (rng_below(&r, 3))
+        return;
+    /* Any design, and any mixture of their options. */
+    p->boot.design = (unsigned)rng_below(&r, DESIGNS);
+    if (p->boot.design == DESIGN_2010 || p->boot.design == DESIGN_2023)
+        p->boot.nodes = 1;
+    if (rng_below(&r, 2))
+        p->boot.mix = (uint32_t)rng_below(&r, 1u << SIM_MIXES);
 }
 
 void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
@@ -121,10 +129,10 @@ void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
 void driver_print_plan(const struct driver_plan *p)
 {
     fprintf(stderr,
-            "plan: MM_SEED=0x%lx design=%s frames=%s cpus=%u ram=%luM numa=%u caching=%u "
+            "plan: MM_SEED=0x%lx design=%s mix=0x%x frames=%s cpus=%u ram=%luM numa=%u caching=%u "
             "range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
             "slots=%u pages=%u bias=%u storm=%u nmis=%u inject=%u\n",
-            (unsigned long)p->machine.seed, vmap_design_names[p->boot.design],
+            (unsigned long)p->machine.seed, vmap_design_names[p->boot.design], p->boot.mix,
             p->boot.frames_safe ? "safe" : "early", p->machine.cpus,
             (unsigned long)(p->machine.ram >> 20), p->machine.nodes, p->machine.caching,
             (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,

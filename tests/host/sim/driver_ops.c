@@ -516,8 +516,9 @@ void op_in_nmi(struct actor *a)
     if (area->type == AREA_NONE || area->type == AREA_SMALL || a->changing)
         return;
     found = find_vm_area((void *)area->va, &info);
-    SIM_CHECK(!found || vmap_config.blocks_all, "a lookup in an NMI took locks");
-    SIM_CHECK(found || !vmap_config.blocks_all || area->type == AREA_PCPU ||
+    SIM_CHECK(!found || vmap_config.index_table, "a lookup in an NMI took locks");
+    SIM_CHECK(found || !vmap_config.index_table || area->type == AREA_PCPU ||
+                  (area->type == AREA_RAM && !vmap_config.blocks_all) ||
                   vmap_config.range_size < SZ_512G,
               "an NMI finds no area at %#lx", (unsigned long)area->va);
     SIM_CHECK(!found || (uintptr_t)info.start == (area->va & PAGE_MASK), "an NMI finds %p at %#lx",
