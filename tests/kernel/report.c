@@ -8,6 +8,7 @@
 #include <arch/cpu.h>
 
 #define NAME_WIDTH 36
+#define CELL_WIDTH 12
 
 /* One line of the table for people. */
 struct row {
@@ -22,7 +23,7 @@ struct row {
 static struct {
     struct row *row;
     unsigned rows, room;
-    unsigned correct[KTAP_ERROR + 1]; /* correctness tests by status */
+    unsigned correct[DESIGNS][KTAP_ERROR + 1]; /* correctness tests by design and status */
 } table;
 
 bool report_init(unsigned rows)
@@ -101,6 +102,17 @@ void report_counters(void)
     ktap_note("counter%s", l.text);
 }
 
+static void print_area(const char *line, void *arg)
+{
+    (void)arg;
+    ktap_note("%s", line);
+}
+
+void report_areas(void)
+{
+    vmap_info(print_area, NULL);
+}
+
 void report_workers(void)
 {
     for (unsigned i = 0; i < bench_workers_seen(); i++)
@@ -118,7 +130,7 @@ void report_verdict(const struct ktest *t, enum ktap_status s, const struct benc
     struct row row = {.test = t, .design = kt_design_name(), .status = s};
 
     if (t->kind == KT_CORRECTNESS)
-        table.correct[s]++;
+        table.correct[vmap_config.design][s]++;
     if (!r || !r->ops) {
         if (t->kind == KT_BENCH || s != KTAP_PASS)
             add_row(&row);
@@ -134,6 +146,19 @@ void report_verdict(const struct ktest *t, enum ktap_status s, const struct benc
 
 static const char *const status_names[] = {"pass", "skip", "FAIL", "ERROR"};
 
+static const char *op_of(const struct row *r)
+{
+    return r->f.op ? r->f.op : "pair";
+}
+
+/* "alloc_touch_free alloc"; of a pair only the test. */
+static void row_name(const struct row *r, char *name, size_t size)
+{
+    bool pair = strcmp(op_of(r), "pair") == 0;
+
+    ksnprintf(name, size, "%s%s%s", r->test->name, pair ? "" : " ", pair ? "" : op_of(r));
+}
+
 /* test/op design cpus n p50 p99 p99.9 max mean ops/s verdict, in cycles */
 static void print_row(const struct row *r)
 {
@@ -144,8 +169,7 @@ static void print_row(const struct row *r)
                 r->design, "-", "-", "-", "-", "-", "-", "-", "-", status_names[r->status]);
         return;
     }
-    ksnprintf(name, sizeof(name), "%s%s%s", r->test->name, strcmp(r->f.op, "pair") == 0 ? "" : " ",
-              strcmp(r->f.op, "pair") == 0 ? "" : r->f.op);
+    row_name(r, name, sizeof(name));
     if (r->ops_per_s)
         ksnprintf(rate, sizeof(rate), "%lu", (unsigned long)r->ops_per_s);
     kprintf("# %-*s %-8s %4u %9lu %8lu %8lu %8lu %10lu %8lu %10s  %s\n", NAME_WIDTH, name,
@@ -164,12 +188,97 @@ static void print_heading(void)
             "cpus", "n", "p50", "p99", "p99.9", "max", "mean", "ops/s", "verdict");
 }
 
+/* The last row of a test's operation on a design; NULL: none. */
+static const struct row *row_of(const struct row *like, const char *design)
+{
+    const struct row *found = NULL;
+
+    for (unsigned i = 0; i < table.rows; i++) {
+        const struct row *r = &table.row[i];
+
+        if (r->test == like->test && r->design == design && strcmp(op_of(r), op_of(like)) == 0)
+            found = r;
+    }
+    return found;
+}
+
+static void print_cell(char *text, const struct row *r)
+{
+    char number[24] = "-";
+
+    if (r && (r->status != KTAP_PASS || !r->f.op))
+        ksnprintf(number, sizeof(number), "%s", status_names[r->status]);
+    else if (r)
+        ksnprintf(number, sizeof(number), "%lu", (unsigned long)r->f.mean);
+    ksnprintf(text, CELL_WIDTH + 2, " %*s", CELL_WIDTH, number);
+}
+
+typedef void (*cell_fn)(char *text, const void *arg, unsigned design);
+
+static void print_design_cells(const char *name, cell_fn cell, const void *arg)
+{
+    char text[KT_DESIGNS_MAX * (CELL_WIDTH + 1) + 1] = "";
+
+    for (unsigned d = 0; d < kt_selection.designs; d++)
+        cell(text + d * (CELL_WIDTH + 1), arg, kt_selection.design[d]);
+    kprintf("# %-*s%s\n", NAME_WIDTH, name, text);
+}
+
+static void heading_cell(char *text, const void *arg, unsigned design)
+{
+    (void)arg;
+    ksnprintf(text, CELL_WIDTH + 2, " %*s", CELL_WIDTH, vmap_design_names[design]);
+}
+
+static void mean_cell(char *text, const void *arg, unsigned design)
+{
+    print_cell(text, row_of(arg, vmap_design_names[design]));
+}
+
+static void correct_cell(char *text, const void *arg, unsigned design)
+{
+    const unsigned *n = table.correct[design];
+    char cell[40];
+
+    (void)arg;
+    ksnprintf(cell, sizeof(cell), "%u/%u/%u", n[KTAP_PASS], n[KTAP_SKIP],
+              n[KTAP_FAIL] + n[KTAP_ERROR]);
+    ksnprintf(text, CELL_WIDTH + 2, " %*s", CELL_WIDTH, cell);
+}
+
+/* Designs beside each other: the mean of one operation, or the verdict where there is none. */
+static void print_designs(void)
+{
+    kprintf("#\n# The same by design: mean ticks of one operation.\n");
+    print_design_cells("test", heading_cell, NULL);
+    for (unsigned i = 0; i < table.rows; i++) {
+        const struct row *r = &table.row[i];
+        char name[64];
+        unsigned j = 0;
+
+        while (table.row[j].test != r->test || strcmp(op_of(&table.row[j]), op_of(r)) != 0)
+            j++;
+        if (j != i)
+            continue;
+        row_name(r, name, sizeof(name));
+        print_design_cells(name, mean_cell, r);
+    }
+    print_design_cells("correctness pass/skip/fail", correct_cell, NULL);
+}
+
 void report_table(void)
 {
+    unsigned sum[KTAP_ERROR + 1] = {0};
+
     if (table.rows)
         print_heading();
     for (unsigned i = 0; i < table.rows; i++)
         print_row(&table.row[i]);
-    kprintf("# correctness tests: %u passed, %u skipped, %u failed\n#\n", table.correct[KTAP_PASS],
-            table.correct[KTAP_SKIP], table.correct[KTAP_FAIL] + table.correct[KTAP_ERROR]);
+    if (kt_selection.designs > 1)
+        print_designs();
+    for (unsigned d = 0; d < DESIGNS; d++)
+        for (unsigned s = 0; s <= KTAP_ERROR; s++)
+            sum[s] += table.correct[d][s];
+    kprintf("# correctness tests: %u passed, %u skipped, %u failed\n#\n", sum[KTAP_PASS],
+            sum[KTAP_SKIP], sum[KTAP_FAIL] + sum[KTAP_ERROR]);
 }

@@ -12,6 +12,7 @@
 #include "mm/page_alloc.h"
 #include "mm/vmap.h"
 #include <arch/clock.h>
+#include <arch/lockstat.h>
 #include <arch/percpu.h>
 #include <arch/smp.h>
 #include <arch/watchdog.h>
@@ -54,8 +55,10 @@ static void finish_test(const struct ktest *t, struct kt_outcome *o, const struc
 
     if (r && r->ops)
         report_bench(t, r);
-    if (kt_options.counters == COUNTERS_EACH)
+    if (kt_options.counters == COUNTERS_EACH) {
         report_counters();
+        locks_report(t->name);
+    }
     ksnprintf(name, sizeof(name), "%s%s%s", t->name, kt_selection.designs > 1 ? "/" : "",
               kt_selection.designs > 1 ? kt_design_name() : "");
     ktap_result(&ktap, name, s, o->why[0] ? o->why : NULL);
@@ -68,6 +71,17 @@ static void begin_test(const char *name, struct kt_outcome *o)
     kt_set_outcome(o);
     heartbeat_test(name);
     kt_set_task_name(name);
+    if (kt_options.counters == COUNTERS_EACH)
+        lockstat_reset();
+    lockstat_run(true);
+}
+
+/* What the runner does from here on is not the test's. */
+static void end_test(void)
+{
+    lockstat_run(false);
+    leak_check();
+    heartbeat_test(NULL);
 }
 
 static void run_test(const struct ktest *t)
@@ -81,8 +95,7 @@ static void run_test(const struct ktest *t)
         bench_run(t, &result);
     else
         t->run();
-    leak_check();
-    heartbeat_test(NULL);
+    end_test();
     finish_test(t, &o, &result);
     kt_set_outcome(NULL);
 }
@@ -99,8 +112,7 @@ static void run_family(const struct ktest *const *tests, unsigned n)
     memset(each, 0, sizeof(each));
     memset(result, 0, sizeof(result));
     bench_run_shuffled(tests, n, each, result);
-    leak_check();
-    heartbeat_test(NULL);
+    end_test();
     for (unsigned i = 0; i < n; i++)
         finish_test(tests[i], o.failed ? &o : &each[i], &result[i]);
     kt_set_outcome(NULL);
@@ -165,7 +177,7 @@ bool kt_rebuild(const struct vmap_config *c)
 static bool switch_design(unsigned design)
 {
     struct vmap_config c;
-    char msg[120];
+    char msg[200];
 
     if (vmap_config.design == design)
         return true;
@@ -179,6 +191,14 @@ static bool switch_design(unsigned design)
     return false;
 }
 
+static void print_design(void)
+{
+    char text[300];
+
+    vmap_config_print(&vmap_config, text, sizeof(text));
+    ktap_note("design %s", text);
+}
+
 static void run_designs(void)
 {
     for (unsigned d = 0; d < kt_selection.designs; d++) {
@@ -186,8 +206,14 @@ static void run_designs(void)
             ktap.errors++;
             return;
         }
+        print_design();
         leak_baseline();
+        lockstat_reset();
         run_all();
+        if (kt_options.counters == COUNTERS_END)
+            locks_report("all");
+        if (kt_options.vmallocinfo)
+            report_areas();
     }
 }
 
@@ -215,7 +241,7 @@ uint32_t tests_main(void)
               : kt_options.profile == PROFILE_QUICK ? "quick"
                                                     : "full",
               s->tests, s->designs, (unsigned long)kt_options.repeat, smp_cpus());
-    if (!report_init(MIN(n * BENCH_OPS, 4096U)) || !bench_reset())
+    if (!report_init(MIN(n * BENCH_OPS, 4096U)) || !bench_reset() || !locks_init())
         return verdict_of(ktap_bail(&ktap, "no memory for the test runner"));
     heartbeat_start();
     for (uint64_t i = 0; i < kt_options.repeat; i++)

@@ -1,7 +1,7 @@
 /*
  * runner.h: what the parts of the test runner share: selection (select.c), the run itself
  * (runner.c), measured tasks (bench.c), leak checks (leak.c), heartbeat and watchdog (heartbeat.c),
- * and the lines and the table (report.c). Tests include ktest.h only.
+ * and the lines and tables (report.c, report_locks.c). Tests include ktest.h only.
  */
 #ifndef TESTS_KERNEL_RUNNER_H
 #define TESTS_KERNEL_RUNNER_H
@@ -17,7 +17,7 @@ struct kt_options {
     unsigned profile, counters;
     uint64_t seed, repeat, nr_threads, test_repeat_count, test_loop_count, samples, nr_pages,
         nr_pcpu_objects;
-    bool use_huge, sequential;
+    bool use_huge, sequential, vmallocinfo;
 };
 extern struct kt_options kt_options;
 
@@ -105,6 +105,13 @@ void report_counters(void);
 void report_workers(void);
 /* Remembers the verdict for the table. */
 void report_verdict(const struct ktest *t, enum ktap_status s, const struct bench_result *r);
+/* vmallocinfo=on: one line for each area. */
+void report_areas(void);
 void report_table(void);
+
+/* report_locks.c; all do nothing without lockstat=on. False: no memory. */
+bool locks_init(void);
+/* What was counted since lockstat_reset(), in `test` or in "all". */
+void locks_report(const char *test);
 
 #endif

@@ -76,6 +76,8 @@ OPTION_ENTRY_(designs, .key = "designs", .type = OPT_STRING, .value = designs_li
 OPTION_ENUM(profile, "profile", kt_options.profile, profile_names, "how much is done");
 OPTION_ENUM(counters, "counters", kt_options.counters, counters_names,
             "print the counters at the end, or after each test");
+OPTION_BOOL(vmallocinfo, "vmallocinfo", kt_options.vmallocinfo,
+            "print the areas that live at the end, as /proc/vmallocinfo does");
 OPTION_UINT(seed, "seed", kt_options.seed, 0, UINT64_MAX,
             "seed of all random numbers; 0 = from the time stamp counter");
 OPTION_UINT(repeat, "repeat", kt_options.repeat, 1, 100000, "run all tests so many times");

@@ -70,19 +70,23 @@ class Log:
 
 
 # Diagnostics of this form are records: "# name key=value key=value …".
-RECORDS = ("boot", "cpus", "machine", "run", "alive", "bench", "rate", "counter")
+RECORDS = ("boot", "cpus", "machine", "run", "design", "alive", "bench", "rate", "counter", "lock")
 # Keys that a record must have; all others are free.
 REQUIRED = {
     "machine": ("cpus_found", "cpus_used", "apic", "tsc_hz", "tsc_source", "emulated", "hypervisor",
                 "mem_mib", "nodes", "paging_levels"),
     "cpus": ("first", "apic_ids"),
     "run": ("seed", "profile", "tests", "designs", "repeat", "cpus"),
+    "design": ("design", "blocks", "index", "nodes", "pools", "search", "lock", "insert", "vbindex", "purge",
+               "lazy", "flush", "frames"),
     "alive": ("t", "test", "done"),
     "bench": ("test", "design", "cpus", "op", "n", *BENCH_ORDER, "mean", "unit", "emulated"),
     "rate": ("test", "design", "cpus", "ops_per_s"),
     "counter": ("free_pages", "pt_pages", "va_used", "lazy_pages", "lazy_limit", "purges", "tlb_full",
                 "tlb_range", "tlb_ipis", "vmap_areas", "vmap_blocks", "alloc_fail", "bad_free",
                 "lock_contended"),
+    "lock": ("class", "design", "test", "acquisitions", "contentions", "bounces", "wait_min", "wait_max",
+             "wait_total", "hold_max", "hold_total"),
 }
 
 

@@ -10,6 +10,7 @@ import metalmap_log
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIRECT = re.compile(r'OPTION_(?:BOOL|UINT|ENUM|STRING)\(\s*\w+,\s*"(\w+)"')
 ENTRY = re.compile(r'OPTION_ENTRY_\(\s*\w+,\s*\.key\s*=\s*"(\w+)"')
+SWITCH = re.compile(r'^    X\((\w+), \w+, "', re.MULTILINE)  # of mm/vmap_config.c
 COUNTER = re.compile(r"^\s*COUNTER\((\w+)\)", re.MULTILINE)
 
 
@@ -25,7 +26,7 @@ def sources():
 
 
 def test_options_page_is_complete():
-    known = {key for text in sources() for pattern in (DIRECT, ENTRY) for key in pattern.findall(text)}
+    known = {key for text in sources() for pattern in (DIRECT, ENTRY, SWITCH) for key in pattern.findall(text)}
     described = set(re.findall(r"^\| `(\w+)=` \|", read("docs", "OPTIONS.md"), re.MULTILINE))
     assert known and described == known
 
