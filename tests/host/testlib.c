@@ -27,13 +27,16 @@ static pthread_once_t seed_once = PTHREAD_ONCE_INIT;
 
 static void seed_init(void)
 {
-    const char *env = getenv("MM_SEED");
+    static const char *const names[] = {"MM_SEED", "MM_FIRST_SEED"};
+    const char *env = NULL, *name = NULL;
 
+    for (unsigned i = 0; i < 2 && !(env && *env); i++)
+        env = getenv(name = names[i]);
     if (env && *env) {
         char *end;
         seed_value = strtoull(env, &end, 0);
         if (*end) {
-            fprintf(stderr, "MM_SEED=%s is not a number\n", env);
+            fprintf(stderr, "%s=%s is not a number\n", name, env);
             exit(2);
         }
     } else {
