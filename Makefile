@@ -165,10 +165,11 @@ scale: $(O)/kernel.elf | need-run ## 1, 2, 8, 64 CPUs: rates, contended locks, f
 test: test-host test-qemu ## all tests that a change must pass
 
 # test-host, tsan and fuzz come from tests/host/host.mk, test-qemu and test-full from
-# tests/qemu/qemu.mk.
+# tests/qemu/qemu.mk; tests/model/model.mk adds its own to test and test-full.
 BUILD = $(O)
 -include tests/host/host.mk
 -include tests/qemu/qemu.mk
+-include tests/model/model.mk
 
 ifeq ($(wildcard tests/host/host.mk),)
 test-host:
