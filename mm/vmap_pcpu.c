@@ -337,6 +337,9 @@ static void trim_empty(struct pqueue *q, unsigned keep, unsigned most)
     while (q->empty_blocks > keep && most--) {
         struct pblock *b = list_first_entry(&q->empty, struct pblock, link);
 
+        /* One that a late remote free has queued is still to be collected: a purge could delete it meanwhile. */
+        if (LOAD_ACQUIRE(b->remote_queued))
+            break;
         list_del(&b->link);
         q->empty_blocks--;
         pblock_release(q, b);

@@ -102,8 +102,10 @@ enum lock_result { LOCKED, SERVED, NOT_POSSIBLE };
  */
 static enum lock_result purge_lock(const uint64_t *done)
 {
-    uint64_t begun = READ_ONCE(purge.begun);
+    uint64_t begun;
 
+    smp_mb(); /* what the caller has cleared is visible before a pass that may serve it can begin */
+    begun = READ_ONCE(purge.begun);
     while (!purge_trylock()) {
         if (in_irq() &&
             (READ_ONCE(purge.mutex) == this_cpu_id() + 1 || PERCPU_READ_(tlb_gen_readers)))
