@@ -429,7 +429,8 @@ static uint64_t loops_of(const struct kbench *b, unsigned workers)
     uint64_t n = kt_options.test_loop_count;
 
     if (!n) {
-        n = kt_scaled(QUICK_LOOPS) * (b->loops_percent ? b->loops_percent : 100) / 100 / workers;
+        n = kt_scaled_areas(QUICK_LOOPS) * (b->loops_percent ? b->loops_percent : 100) / 100 /
+            workers;
         n = MAX(n, (uint64_t)LOOPS_MIN);
     }
     return b->loops ? b->loops(n, workers) : n;

@@ -9,6 +9,7 @@
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
+#include <arch/lockstat.h>
 #include <arch/pte.h>
 
 /* vm_map_ram: pages of a block, and of the largest mapping that comes from one. */
@@ -70,6 +71,13 @@ bool kt_flush_covers(uintptr_t start, uintptr_t end);
 /* Takes all addresses but about `leave` bytes, which are in one piece; gives them back. */
 bool kt_eat_addresses(uint64_t leave);
 void kt_spit_addresses(void);
+
+/* Whatever lockstat= says, locks made from here on are counted, until kt_lockstat_end(): what has
+ * such locks must be rebuilt before it. False: the test was failed. */
+bool kt_lockstat_begin(void);
+void kt_lockstat_end(void);
+/* What was counted of a lock class; zeroes if it is not known. */
+struct lockstat kt_lockstat(const char *name);
 
 /* Waits, answering TLB requests, until *word is at least `value`; false after some seconds. Any
  * CPU. */

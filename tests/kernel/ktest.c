@@ -245,6 +245,11 @@ uint64_t kt_scaled(uint64_t quick)
     return n ? n : 1;
 }
 
+uint64_t kt_scaled_areas(uint64_t quick)
+{
+    return kt_scaled(vmap_config.search_walk ? MAX(quick / 16, 1UL) : quick);
+}
+
 void kt_alive(void)
 {
     watchdog_touch();

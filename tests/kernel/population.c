@@ -7,7 +7,7 @@
 
 uint64_t population_choose(uint64_t quick, uint64_t linux_has, unsigned pages, unsigned workers)
 {
-    uint64_t n = kt_scaled(quick) / workers;
+    uint64_t n = kt_scaled_areas(quick) / workers;
     uint64_t room = page_free_count() / 4 / pages / workers;
 
     n = MIN(n, room);
