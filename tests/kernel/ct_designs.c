@@ -427,7 +427,7 @@ KTEST(option_mixes, "any options that are not refused together work together")
             continue;
         if (!build(&c))
             break;
-        kt_on_all(use_a_little, &page);
+        kt_on_few(use_a_little, &page);
         kt_quiesce();
         vmap_config_print(&c, text, sizeof(text));
         if (!kt_selfcheck() || kt_counter("lazy_pages") != 0)

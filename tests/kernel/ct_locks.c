@@ -15,7 +15,6 @@
 #include <arch/rwlock.h>
 #include <arch/smp.h>
 
-#define CPUS_MAX  4 /* with more than the host has, a fair lock takes a time slice for each turn */
 #define HOLD_US   2000
 #define INTERRUPT 8 /* every so many-th turn */
 #define TRIES     100
@@ -31,20 +30,6 @@ static struct {
     uint64_t turns;       /* of each CPU */
     uint64_t seen;        /* atomic */
 } shared;
-
-static unsigned cpus(void)
-{
-    return MIN(kt_cpus(), (unsigned)CPUS_MAX);
-}
-
-static void on_some(void (*fn)(void *), void *arg)
-{
-    for (unsigned cpu = 1; cpu < cpus(); cpu++)
-        kt_start(cpu, fn, arg);
-    fn(arg);
-    for (unsigned cpu = 1; cpu < cpus(); cpu++)
-        kt_join(cpu);
-}
 
 static void spin_turns(void *arg)
 {
@@ -75,10 +60,10 @@ static void check_spin(unsigned wait, bool counted)
     spin_init(&shared.lock, &spin_class);
     lockstat_on = was_on;
     shared.count = shared.twin = shared.seen = 0;
-    on_some(spin_turns, NULL);
-    if (shared.count != cpus() * shared.turns || shared.twin != shared.seen)
+    kt_on_few(spin_turns, NULL);
+    if (shared.count != kt_few() * shared.turns || shared.twin != shared.seen)
         KT_FAIL("%s%s: %lu of %lu turns, %lu of %lu tries", names[wait], counted ? ", counted" : "",
-                (unsigned long)shared.count, (unsigned long)(cpus() * shared.turns),
+                (unsigned long)shared.count, (unsigned long)(kt_few() * shared.turns),
                 (unsigned long)shared.twin, (unsigned long)shared.seen);
     /* Free, without a trace of who waited: else the fast path would never work again. */
     KT_EXPECT_EQ(shared.lock.val, counted ? SPIN_COUNTED : 0);
@@ -155,7 +140,7 @@ static void rw_turns(void *arg)
         if (i % 4 == 0)
             irq_restore(flags);
         if (i % INTERRUPT == 0)
-            smp_interrupt((me + 1) % cpus(), read_in_handler, NULL);
+            smp_interrupt((me + 1) % kt_few(), read_in_handler, NULL);
         kt_alive();
     }
 }
@@ -166,8 +151,8 @@ KTEST(rw_lock,
     shared.turns = kt_scaled(4000);
     shared.count = shared.twin = shared.seen = 0;
     rw_init(&shared.rw, &read_class, &write_class);
-    on_some(rw_turns, NULL);
-    KT_EXPECT_EQ(shared.count, (cpus() + 1) / 2 * shared.turns);
+    kt_on_few(rw_turns, NULL);
+    KT_EXPECT_EQ(shared.count, (kt_few() + 1) / 2 * shared.turns);
     KT_EXPECT_EQ(shared.twin, shared.count);
     KT_EXPECT(shared.seen != 0);
     KT_EXPECT_EQ(shared.rw.val, 0);

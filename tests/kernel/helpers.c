@@ -23,6 +23,20 @@ uint64_t kt_scaled_flushes(uint64_t quick)
     return MAX(kt_scaled(quick) / (1 + kt_cpus() / 16), 4UL);
 }
 
+unsigned kt_few(void)
+{
+    return MIN(kt_cpus(), (unsigned)KT_FEW);
+}
+
+void kt_on_few(void (*fn)(void *), void *arg)
+{
+    for (unsigned cpu = 1; cpu < kt_few(); cpu++)
+        kt_start(cpu, fn, arg);
+    fn(arg);
+    for (unsigned cpu = 1; cpu < kt_few(); cpu++)
+        kt_join(cpu);
+}
+
 struct remote_read {
     const void *addr;
     uint64_t *value;

@@ -72,6 +72,12 @@ bool kt_flush_covers(uintptr_t start, uintptr_t end);
 bool kt_eat_addresses(uint64_t leave);
 void kt_spit_addresses(void);
 
+/* fn on at most KT_FEW CPUs at once, the own one included: for what is in a fair order, where each
+ * turn takes a time slice of the host once there are more CPUs than it has. */
+#define KT_FEW 4
+unsigned kt_few(void);
+void kt_on_few(void (*fn)(void *), void *arg);
+
 /* Whatever lockstat= says, locks made from here on are counted, until kt_lockstat_end(): what has
  * such locks must be rebuilt before it. False: the test was failed. */
 bool kt_lockstat_begin(void);

@@ -247,7 +247,7 @@ uint64_t kt_scaled(uint64_t quick)
 
 uint64_t kt_scaled_areas(uint64_t quick)
 {
-    return kt_scaled(vmap_config.search_walk ? MAX(quick / 16, 1UL) : quick);
+    return kt_scaled(vmap_config.search_walk ? MAX(quick / 32, 1UL) : quick);
 }
 
 void kt_alive(void)

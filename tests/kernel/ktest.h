@@ -162,7 +162,7 @@ uint64_t kt_seed(void); /* of this run, printed */
 /* Scales a count by profile: smoke 1/16, quick 1, full 16; at least 1. */
 uint64_t kt_scaled(uint64_t quick);
 /* The same for areas that are made by all CPUs together. With search=walk, where each allocation
- * goes past all of them, a sixteenth. */
+ * goes past all of them, a thirty-second. */
 uint64_t kt_scaled_areas(uint64_t quick);
 /* The current test's progress for the heartbeat, 0..100; and lets the watchdog know that it lives.
  */

@@ -2,6 +2,11 @@
  * alloc_touch_free: four pages, every one touched, freed. Unlike in fix_size_alloc_test each page
  * is used, so a translation of each is loaded and has to be dropped everywhere before the addresses
  * come back.
+ *
+ * Theory: a purge that is put off saves flushes, but where freed areas stay among those that an
+ * allocation walks over (search=walk), it costs more than it saves; a tree of free ranges ends
+ * that. Source: the reports of 2010 on slow vmalloc under GFS2, 1 million loops in 149 s with the
+ * lazy purge and 15 s with a purge at each free on 8 cores; Linux 2.6.39, "mm: vmap area cache".
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"

@@ -2,6 +2,11 @@
  * map_ram_1page: every core maps one page of its own, writes a number through the mapping, reads it
  * back through the direct map, and unmaps: the pattern of file systems and compressors that map a
  * buffer for an instant.
+ *
+ * Theory: per-CPU blocks leave the area lock and the index of blocks as what CPUs share; hashed
+ * over the CPUs, the index is hardly contended. Source: Linux 6.5, "mm: vmalloc: remove a global
+ * vmap_blocks xarray", lock_stat with 64 threads: 2.55 M of 3.0 M acquisitions of the area lock
+ * contended; 0.86 M of 3.0 M of the index, 0.010 M after hashing it.
  */
 #include "mm/page_alloc.h"
 #include "mm/vmalloc.h"

@@ -1,6 +1,6 @@
 /*
- * remote_free: one core allocates, the next one frees: buffers handed down a pipeline. What is fast
- * only for a core's own objects shows here.
+ * remote_free: one core allocates, the next one frees: buffers handed down a pipeline. Theory: what
+ * is fast only for a core's own objects shows here.
  *
  * Worker i writes a cookie into what it allocates and passes it to worker i + 1 by a ring with one
  * producer and one consumer; the consumer checks and frees. When the ring is full the producer

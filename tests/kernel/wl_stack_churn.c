@@ -1,6 +1,10 @@
 /*
  * stack_churn: thread stacks: 16 KiB, aligned to their size, guarded; each is switched to, used,
  * and freed, as in a system that starts and ends threads all the time.
+ *
+ * Theory: an allocation that takes the lock of the busy tree twice, once to have addresses and once
+ * to be described, waits twice. Source: the patches of 2024 that made it one acquisition, measured
+ * with a test of thread creation: 6 % at 160 CPUs, 7 % less in the spinlock.
  */
 #include "mm/vmalloc.h"
 #include "tests/kernel/ktest.h"
