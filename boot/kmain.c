@@ -1,8 +1,8 @@
 /*
  * kmain.c: the kernel's start: one flat list of calls in order.
  *
- * The kernel is a function of its front door: it runs on the boot CPU, uses only the memory that boot_info
- * lists, puts back what it changed, and returns a verdict.
+ * The kernel is a function of its front door: it runs on the boot CPU, uses only the memory that
+ * boot_info lists, puts back what it changed, and returns a verdict.
  */
 #include "boot/kmain.h"
 
@@ -181,8 +181,7 @@ static void start_cpus(void)
 
     tlb_init();
     smp_start(&config);
-    for_each_cpu(cpu)
-    {
+    for_each_cpu (cpu) {
         if (cpu != 0 && !prepare_cpu(cpu))
             panic("no memory for CPU %u", cpu);
     }
@@ -195,15 +194,16 @@ static void print_machine(void)
     smp_read_report(&smp);
     kprintf("# cpu vendor=%s family=%u model=%u stepping=%u brand=\"%s\"\n", cpu_features.vendor,
             cpu_features.family, cpu_features.model, cpu_features.stepping, cpu_features.brand);
-    kprintf("# machine cpus_found=%u cpus_used=%u apic=%s tsc_hz=%lu tsc_source=%s tsc_spread_ppm=%lu "
-            "tsc_warp=%lu tsc_invariant=%s emulated=%s hypervisor=%s mem_mib=%lu nodes=%u "
-            "paging_levels=%u lock=%s start_us=%lu\n",
-            smp.found, smp.used, apic_mode_name(), (unsigned long)clock_tsc_hz(), clock_source(),
-            (unsigned long)clock_spread_ppm(), (unsigned long)clock_warp(),
-            cpu_features.invariant_tsc ? "yes" : "no", cpu_features.emulated ? "yes" : "no",
-            cpu_features.hypervisor[0] ? cpu_features.hypervisor : "none",
-            (unsigned long)(page_total() >> 8), acpi_nodes(), paging_levels(), spin_kind(),
-            (unsigned long)smp.start_us);
+    kprintf(
+        "# machine cpus_found=%u cpus_used=%u apic=%s tsc_hz=%lu tsc_source=%s tsc_spread_ppm=%lu "
+        "tsc_warp=%lu tsc_invariant=%s emulated=%s hypervisor=%s mem_mib=%lu nodes=%u "
+        "paging_levels=%u lock=%s start_us=%lu\n",
+        smp.found, smp.used, apic_mode_name(), (unsigned long)clock_tsc_hz(), clock_source(),
+        (unsigned long)clock_spread_ppm(), (unsigned long)clock_warp(),
+        cpu_features.invariant_tsc ? "yes" : "no", cpu_features.emulated ? "yes" : "no",
+        cpu_features.hypervisor[0] ? cpu_features.hypervisor : "none",
+        (unsigned long)(page_total() >> 8), acpi_nodes(), paging_levels(), spin_kind(),
+        (unsigned long)smp.start_us);
 }
 
 static void read_apic_id(void *arg)

@@ -11,8 +11,8 @@ uint32_t kernel_entry(struct boot_info *bi);
 
 /* Supplied by tests/kernel, which boot/ does not include. */
 
-/* After the options are parsed and before anything runs: false, and a line in msg, if they ask for what
- * is not there. */
+/* After the options are parsed and before anything runs: false, and a line in msg, if they ask for
+ * what is not there. */
 bool tests_validate_options(char *msg, size_t n);
 /* Everything is up, all CPUs are online and idle. Prints all results; returns an enum verdict. */
 uint32_t tests_main(void);

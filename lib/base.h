@@ -52,7 +52,7 @@ typedef enum {
 #define __printf(fmt, arg) __attribute__((format(printf, fmt, arg)))
 #define __cacheline        __aligned(CACHE_LINE)
 /* Read on every path and all but never written: kept off the lines of what is written. */
-#define __read_mostly      __section(".data..read_mostly")
+#define __read_mostly __section(".data..read_mostly")
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)

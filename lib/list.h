@@ -64,7 +64,8 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 #define list_entry(p, t, m)       CONTAINER_OF(p, t, m)
 #define list_first_entry(h, t, m) list_entry((h)->next, t, m)
 #define list_last_entry(h, t, m)  list_entry((h)->prev, t, m)
-/* The head is no entry, so no pointer to one is ever made of it: its type may be aligned otherwise. */
+/* The head is no entry, so no pointer to one is ever made of it: its type may
+ * be aligned otherwise. */
 #define LIST_FOR_(pos, h, m, it)                                                                   \
     for (struct list_head *it = (h)->next;                                                         \
          it != (h) && ((pos) = list_entry(it, typeof(*(pos)), m), true); it = it->next)

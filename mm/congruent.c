@@ -99,8 +99,8 @@ err_t vm_area_map_pages(struct vm_area *area, size_t offset, struct page **pages
     unsigned done;
     err_t err;
 
-    if (!IS_ALIGNED(offset, PAGE_SIZE) || offset > size ||
-        (size - offset) >> PAGE_SHIFT < count || area->kind != VM_KIND_PCPU)
+    if (!IS_ALIGNED(offset, PAGE_SIZE) || offset > size || (size - offset) >> PAGE_SHIFT < count ||
+        area->kind != VM_KIND_PCPU)
         return ERR_INVAL;
     err = ptmap_map_pages(area->start + offset, pages, count, PAGE_KERNEL, &done);
     if (err != OK)

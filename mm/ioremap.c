@@ -1,5 +1,6 @@
 /*
- * ioremap.c: device memory in the vmap range. RAM is refused: it would have two memory types at once.
+ * ioremap.c: device memory in the vmap range. RAM is refused: it would have two memory types at
+ * once.
  */
 #include "mm/early_alloc.h"
 #include "mm/ptmap.h"
@@ -19,8 +20,8 @@ static bool range_is_ram(phys_addr_t pa, uint64_t size)
     const struct mem_range *r = early_map(&n);
 
     for (size_t i = 0; i < n; i++) {
-        bool ram = r[i].kind == MEM_USABLE || r[i].kind == MEM_BOOT_RECLAIM ||
-                   r[i].kind == MEM_LOADER;
+        bool ram =
+            r[i].kind == MEM_USABLE || r[i].kind == MEM_BOOT_RECLAIM || r[i].kind == MEM_LOADER;
 
         if (ram && pa < r[i].base + r[i].size && r[i].base < pa + size)
             return true;
@@ -67,5 +68,5 @@ void iounmap(void *p)
     unsigned offset = (uintptr_t)p & (PAGE_SIZE - 1);
 
     vmap_free_area((void *)((uintptr_t)p & PAGE_MASK), match_ioremap, &offset, PTMAP_MMIO,
-                "iounmap of what ioremap did not return", CALLER);
+                   "iounmap of what ioremap did not return", CALLER);
 }

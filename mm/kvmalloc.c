@@ -1,16 +1,14 @@
 /*
  * kvmalloc.c: small objects from the caches, large ones from vmalloc; and frees that come later.
  *
- * A deferred object is linked through its first eight bytes, so deferring needs no memory and can not fail. Those of
- * vmalloc are reached through the direct map: the link works wherever the code runs.
+ * A deferred object is linked through its first eight bytes, so deferring needs no memory and can
+ * not fail. Those of vmalloc are reached through the direct map: the link works wherever the code
+ * runs.
  */
 #include "lib/printf.h"
 #include "mm/cache.h"
 #include "mm/ptmap.h"
 #include "mm/vmap_internal.h"
-
-
-
 
 DEFINE_PER_CPU(uint64_t, kvfree_deferred_count);
 static DEFINE_PER_CPU(void *, deferred_first);

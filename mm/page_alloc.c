@@ -63,9 +63,9 @@ static void page_check_fill(struct page *page)
     while (b[j] == (uint8_t)PAGE_POISON)
         j++;
     ATOMIC_ADD(damaged, 1);
-    kprintf_ratelimited("# page_alloc: frame %#llx was written while free: byte %u is %#x, not %#x\n",
-                        (unsigned long long)page_to_phys(page), j, b[j],
-                        (unsigned)(uint8_t)PAGE_POISON);
+    kprintf_ratelimited(
+        "# page_alloc: frame %#llx was written while free: byte %u is %#x, not %#x\n",
+        (unsigned long long)page_to_phys(page), j, b[j], (unsigned)(uint8_t)PAGE_POISON);
 }
 #endif
 

@@ -71,8 +71,8 @@ static void check_zone(struct check *c, unsigned node)
 
         if (list_empty(at) == (bool)(z->orders >> o & 1)) {
             c->sound = false;
-            kprintf("# page_alloc_check: node %u: mask %#x is wrong for order %u\n", node, z->orders,
-                    o);
+            kprintf("# page_alloc_check: node %u: mask %#x is wrong for order %u\n", node,
+                    z->orders, o);
         }
         do {
             if (at->next->prev != at) {
@@ -89,8 +89,8 @@ static void check_zone(struct check *c, unsigned node)
     }
     if (pages != z->free || z->free > z->total) {
         c->sound = false;
-        kprintf("# page_alloc_check: node %u: %llu pages in lists, %llu counted, %llu in all\n", node,
-                (unsigned long long)pages, (unsigned long long)z->free,
+        kprintf("# page_alloc_check: node %u: %llu pages in lists, %llu counted, %llu in all\n",
+                node, (unsigned long long)pages, (unsigned long long)z->free,
                 (unsigned long long)z->total);
     }
     c->pages += pages;

@@ -34,8 +34,8 @@ void ptmap_inject(uint64_t after, uint64_t count)
     inject_arm(&table_inject, after, count);
 }
 
-/* The table below *entry, made if absent. Two CPUs may race here for neighbouring areas: the loser's
- * page goes back. */
+/* The table below *entry, made if absent. Two CPUs may race here for neighbouring areas: the
+ * loser's page goes back. */
 static pte_t *table_below(pte_t *entry)
 {
     pte_t e = pte_read(entry), expected = 0;
@@ -218,7 +218,8 @@ err_t ptmap_split_leaf(uintptr_t va)
     for (unsigned i = 0; i < PTE_COUNT; i++)
         pte_write(&table[i], (pde_leaf_phys(e) + i * PAGE_SIZE) | (e & ~(PTE_ADDR | PTE_PS)));
     ATOMIC_ADD(table_pages, 1);
-    /* Same translation before and after: mixed sizes in a TLB agree on the frames (SDM 3A 4.10.2.3). */
+    /* Same translation before and after: mixed sizes in a TLB agree on the frames (SDM
+     * 3A 4.10.2.3). */
     pte_write(pmd, page_to_phys(page) | PTE_TABLE);
     page_split(phys_to_page(pde_leaf_phys(e)), PMD_SHIFT - PAGE_SHIFT);
     return OK;

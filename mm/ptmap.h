@@ -16,35 +16,35 @@ enum ptmap_frames {
     PTMAP_KEEP, /* the caller's */
     PTMAP_FREE, /* to the page allocator, at once */
     PTMAP_MMIO, /* not RAM: there is no struct page */
-    PTMAP_SAFE, /* the entry keeps the frame, not present, until ptmap_free_kept() after the flush */
+    PTMAP_SAFE, /* the entry keeps the frame, not present, until ptmap_free_kept() */
 };
 
 void ptmap_init(void);
 
-/* Maps n pages at va with 4 KiB entries. Error: ERR_NOMEM; then *done entries are in place, which the
- * caller unmaps. done may be NULL for n that cannot fail half-way. */
+/* Maps n pages at va with 4 KiB entries. Error: ERR_NOMEM; then *done entries are in place, which
+ * the caller unmaps. done may be NULL for n that cannot fail half-way. */
 err_t ptmap_map_pages(uintptr_t va, struct page *const *pages, unsigned n, pgprot_t prot,
                       unsigned *done);
-/* Maps [pa, pa + size) at va, whole pages; 2 MiB leaves where both are aligned. ERR_NOMEM: the caller
- * unmaps the whole range. */
+/* Maps [pa, pa + size) at va, whole pages; 2 MiB leaves where both are aligned. ERR_NOMEM: the
+ * caller unmaps the whole range. */
 err_t ptmap_map_phys(uintptr_t va, phys_addr_t pa, size_t size, pgprot_t prot);
-/* One 2 MiB leaf; an empty table in the way is flushed everywhere and freed first. Not in NMI, no lock
- * held. ERR_BUSY: the slot has live entries. */
+/* One 2 MiB leaf; an empty table in the way is flushed everywhere and freed first. Not in NMI, no
+ * lock held. ERR_BUSY: the slot has live entries. */
 err_t ptmap_map_leaf(uintptr_t va, struct page *head, pgprot_t prot);
 
 /* Clears [start, end); absent parts are skipped by whole tables. A 2 MiB leaf must be covered whole
  * (asserted). Returns the number of 4 KiB pages that were mapped. */
 unsigned long ptmap_unmap_noflush(uintptr_t start, uintptr_t end, enum ptmap_frames frames);
-/* Turns the leaf that maps va into 512 entries of the same frames. OK if there is no leaf. ERR_NOMEM:
- * nothing changed. Frees one by one afterwards. */
+/* Turns the leaf that maps va into 512 entries of the same frames. OK if there is no leaf.
+ * ERR_NOMEM: nothing changed. Frees one by one afterwards. */
 err_t ptmap_split_leaf(uintptr_t va);
 
-/* The entry that maps va: its frame's address with the offset inside a leaf; 0 if none. Any context,
- * NMI included. `level` (may be NULL): 1 or 2. */
+/* The entry that maps va: its frame's address with the offset inside a leaf; 0 if none. Any
+ * context, NMI included. `level` (may be NULL): 1 or 2. */
 phys_addr_t ptmap_translate(uintptr_t va, pte_t *entry, unsigned *level);
 
-/* The entry of va's last-level table, made if absent; NULL when out of memory. For blocks, which keep the
- * table page's address. */
+/* The entry of va's last-level table, made if absent; NULL when out of memory. For blocks, which
+ * keep the table page's address. */
 pte_t *ptmap_table_for(uintptr_t va);
 
 /* Writes and clears n entries from `slot` of such a table; the frames stay the caller's. */
@@ -57,10 +57,11 @@ unsigned long ptmap_free_kept(uintptr_t start, uintptr_t end);
 /* Tables of a level (1: PTE, 2: PMD, 3: PUD) map 2 MiB, 1 GiB, 512 GiB. */
 /* True if the 2 MiB slot of va (aligned) has a last-level table. */
 bool ptmap_has_table(uintptr_t va);
-/* The first address at or above va (aligned to what a table of that level maps) that has one, or `end`. */
+/* The first address at or above va (aligned to what a table of that level maps) that has one, or
+ * `end`. */
 uintptr_t ptmap_next_table(uintptr_t va, uintptr_t end, unsigned level);
-/* Unlinks the table of va, and returns its page for freeing after a flush of all CPUs; NULL if there is
- * none or it is not empty. The caller owns all addresses that the table maps. */
+/* Unlinks the table of va, and returns its page for freeing after a flush of all CPUs; NULL if
+ * there is none or it is not empty. The caller owns all addresses that the table maps. */
 struct page *ptmap_unlink_table(uintptr_t va, unsigned level);
 /* Frees a page from ptmap_unlink_table after the flush. */
 void ptmap_free_table(struct page *table);

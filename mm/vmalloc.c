@@ -1,8 +1,10 @@
 /*
- * vmalloc.c: the API: sizes, flags, frames, error paths. The parts that find addresses are below it.
+ * vmalloc.c: the API: sizes, flags, frames, error paths. The parts that find addresses are below
+ * it.
  *
- * An area is published (busy tree) when it is whole, and taken out before its entries are cleared, so
- * that no lookup sees it half made (case F6). Frames are found in the page table: there is no pages array.
+ * An area is published (busy tree) when it is whole, and taken out before its entries are cleared,
+ * so that no lookup sees it half made (case F6). Frames are found in the page table: there is no
+ * pages array.
  */
 #include "mm/vmalloc.h"
 
@@ -107,8 +109,9 @@ static bool take_wanted(void *arg)
     return w->err != ERR_NOSPACE;
 }
 
-/* What waits, and the pools, and in the end what users can spare. Who purges is the first to take: those that its
- * end wakes up are short, too. Others may take what comes back all the same, so more than once. */
+/* What waits, and the pools, and in the end what users can spare. Who purges is the first to take:
+ * those that its end wakes up are short, too. Others may take what comes back all the same, so more
+ * than once. */
 static err_t take_after_purge(struct vm_area *a, uint64_t size, uint64_t align)
 {
     struct wanted_area w = {.a = a, .size = size, .align = align, .err = ERR_NOSPACE};
@@ -325,7 +328,8 @@ static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int nod
         return p;
 err_pages:
     page_free_bulk(batch, got);
-    vmap_alloc_failed((uint64_t)pages << PAGE_SHIFT, got == pages ? "no addresses" : "no memory", caller);
+    vmap_alloc_failed((uint64_t)pages << PAGE_SHIFT, got == pages ? "no addresses" : "no memory",
+                      caller);
     return NULL;
 }
 
@@ -368,9 +372,9 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
 }
 
 /*
- * The default design's common case: task context, no generation to flush, a block with room, ready frames. Nothing here is shared
- * with another CPU but the generation number, which is read. One page and its guard are told from
- * more, so that the former needs no loop and no saved registers.
+ * The default design's common case: task context, no generation to flush, a block with room, ready
+ * frames. Nothing here is shared with another CPU but the generation number, which is read. One
+ * page and its guard are told from more, so that the former needs no loop and no saved registers.
  */
 #define FAST_KIND(pages) ((uint32_t)VM_KIND_ALLOC << 16 | ((pages) + 1u) << 8 | (pages))
 
@@ -420,7 +424,8 @@ static __noinline void *alloc_more(size_t size, void *caller)
     return likely(p) ? p : alloc_long(size, caller);
 }
 
-/* The long way of vmalloc: gets what the short one ran out of, frames or room, and tries it once more. */
+/* The long way of vmalloc: gets what the short one ran out of, frames or room, and tries it once
+ * more. */
 static __noinline void *alloc_long(size_t size, void *caller)
 {
     unsigned pages = (unsigned)((size + PAGE_SIZE - 1) >> PAGE_SHIFT);
@@ -429,7 +434,8 @@ static __noinline void *alloc_long(size_t size, void *caller)
         void *p = NULL;
 
         tlb_gen_check();
-        if ((this_cpu_ptr(&vmap_frames)->n >= pages || frames_fill(pages)) && pblock_room(pages + 1))
+        if ((this_cpu_ptr(&vmap_frames)->n >= pages || frames_fill(pages)) &&
+            pblock_room(pages + 1))
             p = alloc_some(pages, caller);
         if (likely(p))
             return p;
@@ -508,8 +514,8 @@ static void unmap_and_retire(struct vm_area *a, enum ptmap_frames frames)
     vmap_retire(a);
 }
 
-void vmap_free_area(const void *p, node_match_fn match, const void *arg,
-                        enum ptmap_frames frames, const char *what, void *caller)
+void vmap_free_area(const void *p, node_match_fn match, const void *arg, enum ptmap_frames frames,
+                    const char *what, void *caller)
 {
     struct vm_area *a = NULL;
 
@@ -540,7 +546,8 @@ static bool free_small(const void *p, unsigned kinds, unsigned count, enum ptmap
     struct pblock *b;
     struct pslot d;
 
-    if (!vmap_config.blocks_all || (uintptr_t)p - vmap_start >= vmap_end - vmap_start || !vmap_usable())
+    if (!vmap_config.blocks_all || (uintptr_t)p - vmap_start >= vmap_end - vmap_start ||
+        !vmap_usable())
         return false;
     tlb_gen_check();
     r = pblock_claim((uintptr_t)p, kinds, count, &b, &d);
@@ -561,7 +568,8 @@ enum ptmap_frames vmap_frames_of_freed(void)
     return vmap_config.frames_safe ? PTMAP_SAFE : PTMAP_FREE;
 }
 
-/* A block of this CPU's task context, whose mapping at addr may be freed the short way; NULL: take the long one. */
+/* A block of this CPU's task context, whose mapping at addr may be freed the short way; NULL: take
+ * the long one. */
 static __always_inline struct pblock *own_block(uintptr_t addr)
 {
     struct vmap_owner *o;

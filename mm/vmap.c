@@ -75,7 +75,7 @@ err_t vmap_init(const struct vmap_config *c)
         err = adopt_permanent();
     if (err != OK)
         goto err_index;
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         vmap_cpu_init(cpu);
     STORE_RELEASE(vmap_up, 1);
 #ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
@@ -130,8 +130,7 @@ static bool all_given_back(void)
 
     list_init(&live);
     node_take_permanent(&live);
-    list_for_each_entry(a, &live, list)
-    {
+    list_for_each_entry (a, &live, list) {
         kept += a->end - a->start;
         count++;
     }

@@ -1,10 +1,10 @@
 /*
  * vmap_area.c: free addresses: an augmented red-black tree of free ranges.
  *
- * Ordered by address; each node knows the largest range in its subtree, so that the lowest range that
- * fits is found in O(log n). Ranges never touch: neighbours are merged. One lock, taken with interrupts
- * masked. Objects for splits are made before the lock is taken.
- * Source: Cormen et al., chapter 14; Linux mm/vmalloc.c since v5.2.
+ * Ordered by address; each node knows the largest range in its subtree, so that the lowest range
+ * that fits is found in O(log n). Ranges never touch: neighbours are merged. One lock, taken with
+ * interrupts masked. Objects for splits are made before the lock is taken. Source: Cormen et al.,
+ * chapter 14; Linux mm/vmalloc.c since v5.2.
  */
 #include "lib/assert.h"
 #include "lib/printf.h"
@@ -142,8 +142,8 @@ static struct vm_area *tree_descend(uint64_t length)
 }
 
 /*
- * The lowest range that is long enough; if its start does not suit the alignment, the lowest that is long enough whatever
- * its start; only when there is none, any whose start happens to suit.
+ * The lowest range that is long enough; if its start does not suit the alignment, the lowest that
+ * is long enough whatever its start; only when there is none, any whose start happens to suit.
  */
 static struct vm_area *tree_find(uint64_t size, uint64_t align, uintptr_t *at)
 {
@@ -327,7 +327,7 @@ void area_space_give_list(struct list_head *list)
         space.longest_hold = MAX(space.longest_hold, rdtsc() - begin);
         spin_unlock_irqrestore(&space.lock, flags);
     }
-    list_for_each_entry_safe(a, tmp, &surplus, list)
+    list_for_each_entry_safe (a, tmp, &surplus, list)
         area_delete(a);
 }
 
@@ -373,9 +373,9 @@ bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end)
 }
 
 /*
- * Congruent areas, top down: start with the base at which the last area ends at the top of the highest free
- * range, and move the base down under whatever is in the way of any area, until all n fit.
- * Each step lowers the base, so it ends. Source: Linux pcpu_get_vm_areas().
+ * Congruent areas, top down: start with the base at which the last area ends at the top of the
+ * highest free range, and move the base down under whatever is in the way of any area, until all n
+ * fit. Each step lowers the base, so it ends. Source: Linux pcpu_get_vm_areas().
  */
 bool area_congruent_base(area_floor_fn floor, const size_t *offsets, const size_t *sizes, int n,
                          uint64_t align, uintptr_t *base_out)
@@ -465,7 +465,7 @@ err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, c
     }
     spin_unlock_irqrestore(&space.lock, flags);
 out:
-    list_for_each_entry_safe(s, tmp, &spares, list)
+    list_for_each_entry_safe (s, tmp, &spares, list)
         area_delete(s);
     return err;
 }

@@ -1,11 +1,11 @@
 /*
  * vmap_block.c: per-CPU queues of blocks, for the short-lived mappings of vm_map_ram.
  *
- * A block is 2 MiB of addresses and one page-table page. Its pages are handed out upwards, in powers of two, and
- * used once: freed ones are dirty until the whole block goes. Blocks with room are on the free list of the CPU that
- * made them; all blocks of that CPU are on its all list, so that the purge sees full ones too (case A1).
- * Lock order: queue, then block. The index takes a block's lock inside its own.
- * Source: Linux mm/vmalloc.c, vb_alloc() and its kin, since 2.6.28.
+ * A block is 2 MiB of addresses and one page-table page. Its pages are handed out upwards, in
+ * powers of two, and used once: freed ones are dirty until the whole block goes. Blocks with room
+ * are on the free list of the CPU that made them; all blocks of that CPU are on its all list, so
+ * that the purge sees full ones too (case A1). Lock order: queue, then block. The index takes a
+ * block's lock inside its own. Source: Linux mm/vmalloc.c, vb_alloc() and its kin, since 2.6.28.
  */
 #include "lib/assert.h"
 #include "lib/printf.h"
@@ -55,7 +55,7 @@ bool block_exit(void)
 {
     unsigned cpu;
 
-    for_each_cpu(cpu)
+    for_each_cpu (cpu)
         per_cpu_ptr(&block_queue, cpu)->up = false;
     return READ_ONCE(blocks) == 0;
 }
@@ -104,7 +104,8 @@ err_block:
     return NULL;
 }
 
-/* b is dead, and on no list: takes it out of sight and gives everything back, its addresses lazily. */
+/* b is dead, and on no list: takes it out of sight and gives everything back,
+ * its addresses lazily. */
 static void block_free(struct vmap_block *b)
 {
     struct vm_area *a = b->area;
@@ -159,8 +160,7 @@ static struct vmap_block *queue_take(struct block_queue *q, unsigned size, unsig
     unsigned long flags = spin_lock_irqsave(&q->lock);
     struct vmap_block *b, *found = NULL;
 
-    list_for_each_entry(b, &q->free_list, free_list)
-    {
+    list_for_each_entry (b, &q->free_list, free_list) {
         spin_lock(&b->lock);
         if (block_room(b, size)) {
             *slot = block_take(b, size, count, caller);
@@ -319,8 +319,7 @@ void block_purge(struct vmap_flush *f, bool force)
 {
     unsigned cpu;
 
-    for_each_cpu(cpu)
-    {
+    for_each_cpu (cpu) {
         struct block_queue *q = per_cpu_ptr(&block_queue, cpu);
         struct vmap_block *b, *tmp;
         struct list_head dead;
@@ -330,8 +329,7 @@ void block_purge(struct vmap_flush *f, bool force)
             continue;
         list_init(&dead);
         flags = spin_lock_irqsave(&q->lock);
-        list_for_each_entry_safe(b, tmp, &q->all_list, all_list)
-        {
+        list_for_each_entry_safe (b, tmp, &q->all_list, all_list) {
             bool goes;
 
             spin_lock(&b->lock);
@@ -345,8 +343,7 @@ void block_purge(struct vmap_flush *f, bool force)
             list_add(&b->all_list, &dead);
         }
         spin_unlock_irqrestore(&q->lock, flags);
-        list_for_each_entry_safe(b, tmp, &dead, all_list)
-        {
+        list_for_each_entry_safe (b, tmp, &dead, all_list) {
             block_free(b);
             purge_lazy_count(BLOCK_PAGES);
         }
@@ -357,8 +354,7 @@ static const char *check_one(const struct vmap_block *b, unsigned cpu)
 {
     unsigned live = 0, slot;
 
-    bitmap_for_each_set(slot, b->starts, BLOCK_PAGES)
-    {
+    bitmap_for_each_set (slot, b->starts, BLOCK_PAGES) {
         unsigned pages = b->slots[slot].pages;
 
         if (slot + pages + b->free > BLOCK_PAGES)
@@ -387,15 +383,13 @@ bool block_check(void)
     uint64_t seen = 0;
     unsigned cpu;
 
-    for_each_cpu(cpu)
-    {
+    for_each_cpu (cpu) {
         struct block_queue *q = per_cpu_ptr(&block_queue, cpu);
         struct vmap_block *b;
 
         if (!q->up)
             continue;
-        list_for_each_entry(b, &q->all_list, all_list)
-        {
+        list_for_each_entry (b, &q->all_list, all_list) {
             const char *w = check_one(b, cpu);
 
             seen++;

@@ -1,6 +1,6 @@
 /*
- * vmap_check.c: selfcheck(): every structure of mm/ against itself and against the others. Only when no other
- * CPU is inside mm/.
+ * vmap_check.c: selfcheck(): every structure of mm/ against itself and against the others. Only
+ * when no other CPU is inside mm/.
  */
 #include "lib/printf.h"
 #include "mm/cache.h"

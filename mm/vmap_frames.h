@@ -1,10 +1,11 @@
 /*
- * vmap_frames.h: frames ready to be mapped: a per-CPU stack of page-table entries, for the default design's
- * fast path.
+ * vmap_frames.h: frames ready to be mapped: a per-CPU stack of page-table entries, for the default
+ * design's fast path.
  *
- * What goes from a stack into a table and back is the entry itself, address and protection, so that a page costs
- * two or three moves and its struct page is not touched. The page allocator sees these frames as allocated.
- * Task context of the owning CPU only; interrupt handlers use the page allocator.
+ * What goes from a stack into a table and back is the entry itself, address and protection, so that
+ * a page costs two or three moves and its struct page is not touched. The page allocator sees these
+ * frames as allocated. Task context of the owning CPU only; interrupt handlers use the page
+ * allocator.
  */
 #ifndef MM_VMAP_FRAMES_H
 #define MM_VMAP_FRAMES_H
@@ -16,13 +17,14 @@
 
 struct vmap_frames {
     uint32_t n;
-    uint32_t limit; /* at most VMAP_FRAMES_MAX; 0 before frames_cpu_init() */
+    uint32_t limit;               /* at most VMAP_FRAMES_MAX; 0 before frames_cpu_init() */
     pte_t entry[VMAP_FRAMES_MAX]; /* frame | PAGE_KERNEL; the newest at the end */
 } __cacheline;
 DECLARE_PER_CPU(struct vmap_frames, vmap_frames);
 
 void frames_cpu_init(unsigned cpu);
-/* Gets at least `n` (up to PBLOCK_MAX_ALLOC) entries into this CPU's stack; false: out of memory. */
+/* Gets at least `n` (up to PBLOCK_MAX_ALLOC) entries into this CPU's stack; false:
+ * out of memory. */
 bool frames_fill(unsigned n);
 /* Makes room for n more (up to PBLOCK_MAX_ALLOC); false: there is no stack yet. */
 bool frames_room(unsigned n);

@@ -1,11 +1,12 @@
 /*
  * vmap_index.c: from an address to the block of vm_map_ram that holds it.
  *
- * vbindex=percpu: one hash table per possible CPU, each under its own lock; which one, follows from the block's number. CPUs are
- * numbered without holes, so every number names a table that exists (case A3). vbindex=global: one table under one lock. A
- * lookup takes the block's lock before it leaves the table's, so an erased block is free of lookups once its lock was had; Linux's
- * lookups go by RCU and take the index's lock only to change it.
- * Source: Linux 6.5 "mm: vmalloc: remove a global vmap_blocks xarray"; before it, one tree since 2.6.28.
+ * vbindex=percpu: one hash table per possible CPU, each under its own lock; which one, follows from
+ * the block's number. CPUs are numbered without holes, so every number names a table that exists
+ * (case A3). vbindex=global: one table under one lock. A lookup takes the block's lock before it
+ * leaves the table's, so an erased block is free of lookups once its lock was had; Linux's lookups
+ * go by RCU and take the index's lock only to change it. Source: Linux 6.5 "mm: vmalloc: remove a
+ * global vmap_blocks xarray"; before it, one tree since 2.6.28.
  */
 #include "lib/assert.h"
 #include "lib/string.h"

@@ -1,8 +1,8 @@
 /*
  * vmap_internal.h: what the parts of the vmap allocator share. Nobody outside mm/ includes it.
  *
- * All locks are taken with interrupts masked; none is held while a TLB is flushed, a page is allocated, or a
- * line is printed. The order is in docs/LOCKING.md.
+ * All locks are taken with interrupts masked; none is held while a TLB is flushed, a page is
+ * allocated, or a line is printed. The order is in docs/LOCKING.md.
  */
 #ifndef MM_VMAP_INTERNAL_H
 #define MM_VMAP_INTERNAL_H
@@ -20,8 +20,8 @@
 /* Pools keep ready ranges of 1 .. POOL_SIZES pages, guard included (Linux's MAX_VA_SIZE_PAGES). */
 #define VMAP_POOL_SIZES 256
 /* Neighbouring addresses go to one node by zones of 16 pages (Linux's vmap_zone_size). */
-#define VMAP_ZONE_SIZE  (16 * PAGE_SIZE)
-#define VMAP_NODES_MAX  128
+#define VMAP_ZONE_SIZE (16 * PAGE_SIZE)
+#define VMAP_NODES_MAX 128
 
 /* Blocks for vm_map_ram: 2 MiB and one page-table page. */
 #define BLOCK_PAGES     PTE_COUNT
@@ -56,9 +56,9 @@ struct vm_area {
     /* constant while in use */
     uint32_t nr_pages; /* mapped pages from start; written by vrealloc's shrinking too */
     uintptr_t end;     /* behind the guard */
-    uint16_t flags;       /* VM_* of the caller */
-    uint8_t pool;         /* node whose pool it came from, VMAP_NO_POOL: the tree */
-    uint8_t state;        /* enum area_state; written by who owns it, or under the busy lock */
+    uint16_t flags;    /* VM_* of the caller */
+    uint8_t pool;      /* node whose pool it came from, VMAP_NO_POOL: the tree */
+    uint8_t state;     /* enum area_state; written by who owns it, or under the busy lock */
     uint8_t kind;
     bool keeps_frames;    /* its entries hold frames to be freed after the flush */
     uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
@@ -76,14 +76,14 @@ struct vm_area {
     struct list_head list; /* lazy list, pool */
 };
 
-/* vmap_area.c: free space and area objects. With search=walk vmap_walk.c does the work, and what is taken is in
- * the busy tree from then on, AREA_RESERVED. */
+/* vmap_area.c: free space and area objects. With search=walk vmap_walk.c does the work, and what is
+ * taken is in the busy tree from then on, AREA_RESERVED. */
 err_t area_space_init(uintptr_t start, uint64_t size);
 void area_space_exit(void);
 struct vm_area *area_new(void);
 void area_delete(struct vm_area *a);
-/* Takes `size` bytes aligned to `align` from the lowest free range that fits, into *a (its start and end).
- * ERR_NOSPACE; ERR_NOMEM: no object for a split. */
+/* Takes `size` bytes aligned to `align` from the lowest free range that fits, into *a (its start
+ * and end). ERR_NOSPACE; ERR_NOMEM: no object for a split. */
 err_t area_space_take(struct vm_area *a, uint64_t size, uint64_t align);
 /* Takes exactly [start, end), which must be free (permanent areas, pcpu). */
 err_t area_space_take_at(struct vm_area *a, uintptr_t start, uintptr_t end);
@@ -98,8 +98,8 @@ bool area_space_next_free(uintptr_t from, uintptr_t *start, uintptr_t *end);
 err_t area_space_take_congruent(struct vm_area **areas, const size_t *offsets, const size_t *sizes,
                                 int n, uint64_t align);
 uint64_t area_longest_hold(void);
-/* With what keeps `floor` valid locked: finds the highest common base. floor: the free range with the highest
- * start at or below addr. */
+/* With what keeps `floor` valid locked: finds the highest common base. floor: the free range with
+ * the highest start at or below addr. */
 typedef bool (*area_floor_fn)(uintptr_t addr, uintptr_t *start, uintptr_t *end);
 bool area_congruent_base(area_floor_fn floor, const size_t *offsets, const size_t *sizes, int n,
                          uint64_t align, uintptr_t *base_out);
@@ -110,7 +110,8 @@ err_t walk_take(struct vm_area *a, uint64_t size, uint64_t align);
 err_t walk_take_at(struct vm_area *a, uintptr_t start, uintptr_t end);
 /* With the purge's mutex: takes the areas out of the tree, at one go, and consumes them. */
 void walk_give_list(struct list_head *list);
-/* With the purge's mutex: every freed area onto `list`, they stay in the tree. Returns their pages. */
+/* With the purge's mutex: every freed area onto `list`, they stay in the tree.
+ * Returns their pages. */
 uint64_t walk_take_freed(struct list_head *list);
 uint64_t walk_free(void);
 uint64_t walk_longest_hold(void);
@@ -129,11 +130,12 @@ struct vm_area *node_pool_take(uint64_t size, uint64_t align);
 void node_busy_reserve(struct vm_area *a);
 /* The whole area becomes visible. */
 void node_busy_insert(struct vm_area *a);
-/* Finds the area that starts at addr, and takes it out if `match` agrees (called with the lock held). NULL if there is none, or
- * *found = its kind if match refused. */
+/* Finds the area that starts at addr, and takes it out if `match` agrees (called with the lock
+ * held). NULL if there is none, or *found = its kind if match refused. */
 typedef bool (*node_match_fn)(const struct vm_area *a, const void *arg);
 struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void *arg);
-/* Copies the area that contains addr (guard and block areas included). try: do not wait for locks. */
+/* Copies the area that contains addr (guard and block areas included). try: do not
+ * wait for locks. */
 bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try);
 /* The area with the lowest end above addr. */
 bool node_busy_next(uintptr_t addr, struct vm_area *copy);
@@ -173,8 +175,8 @@ bool block_find(uintptr_t addr, struct vm_area_info *out);
 /* The first live mapping that ends above addr inside addr's block. */
 bool block_next(uintptr_t addr, struct vm_area_info *out);
 struct vmap_flush;
-/* Adds the dirty ranges of all blocks to a flush; frees (lazily) blocks without a live page that are not
- * worth keeping: less than a quarter never used, or all such blocks if `force`. */
+/* Adds the dirty ranges of all blocks to a flush; frees (lazily) blocks without a live page that
+ * are not worth keeping: less than a quarter never used, or all such blocks if `force`. */
 void block_purge(struct vmap_flush *f, bool force);
 uint64_t block_count(void);
 bool block_check(void);
@@ -199,10 +201,10 @@ struct vmap_block {
     bool on_free_list;
     /* block lock */
     struct spinlock lock;
-    uint16_t free;  /* never used pages, at the end */
-    uint16_t dirty; /* pages freed and not to be used again */
+    uint16_t free;                 /* never used pages, at the end */
+    uint16_t dirty;                /* pages freed and not to be used again */
     uint16_t dirty_min, dirty_max; /* freed since the last flush: [min, max) */
-    bool dead;      /* on its way out */
+    bool dead;                     /* on its way out */
     uint64_t starts[BITMAP_WORDS(BLOCK_PAGES)];
 };
 
@@ -212,7 +214,8 @@ void index_exit(void);
 void index_insert(struct vmap_block *b);
 /* After the return nobody can find b any more; who found it before holds its lock. */
 void index_erase(struct vmap_block *b);
-/* Finds the block of addr and returns it with its lock held; flags are for spin_unlock_irqrestore. */
+/* Finds the block of addr and returns it with its lock held; flags
+ * are for spin_unlock_irqrestore. */
 struct vmap_block *index_lock_block(uintptr_t addr, unsigned long *flags);
 
 /* vmap_table.c: owner by address, wait-free. Entries are for whole 2 MiB units. */
@@ -231,8 +234,8 @@ err_t table_init(uint64_t range_size);
 void table_exit(void);
 /* Makes the leaf pages for [start, end). */
 err_t table_reserve(uintptr_t start, uintptr_t end);
-/* Takes out the leaf for the 1 GiB at addr, whose addresses are the caller's and nobody's; its page may be freed
- * after a generation. NULL: none. */
+/* Takes out the leaf for the 1 GiB at addr, whose addresses are the caller's and nobody's; its page
+ * may be freed after a generation. NULL: none. */
 struct page *table_unlink_leaf(uintptr_t addr);
 /* Sets the entries of [start, end), reserved before; start is 2 MiB aligned. */
 void table_set(uintptr_t start, uintptr_t end, struct vmap_owner *owner);
@@ -240,8 +243,8 @@ void table_set_area(struct vm_area *a);
 void table_clear(uintptr_t start, uintptr_t end);
 uint64_t table_pages(void);
 
-/* The owner of addr, which must lie in the range; never NULL. In a read section, or by who owns what lies
- * there. */
+/* The owner of addr, which must lie in the range; never NULL. In a read section, or by who owns
+ * what lies there. */
 static inline struct vmap_owner *table_lookup(uintptr_t addr)
 {
     uintptr_t offset = addr - VMAP_BASE;
@@ -265,8 +268,8 @@ bool pblock_find(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 /* Recycles all that has passed on this CPU's queues, and gives empty blocks back. */
 void pblock_drain_local(void);
-/* Frees the bookkeeping of a block whose area is being settled; not while it is on its owner's remote
- * list, where the last who freed in it may have put it after the owner let go of it. */
+/* Frees the bookkeeping of a block whose area is being settled; not while it is on its owner's
+ * remote list, where the last who freed in it may have put it after the owner let go of it. */
 bool pblock_is_queued(const struct pblock *b);
 void pblock_delete(struct pblock *b);
 uint64_t pblock_count(void);
@@ -280,16 +283,17 @@ struct vmap_flush {
 void flush_add(struct vmap_flush *f, uintptr_t start, uintptr_t end);
 /* On return no CPU has a translation of [start, end). Not in NMI, no lock held. */
 void purge_flush_now(uintptr_t start, uintptr_t end);
-/* Notes [start, end) as unmapped outside of any lazy area (shrunk tails); flushed with the next purge. */
+/* Notes [start, end) as unmapped outside of any lazy area (shrunk tails); flushed with the next
+ * purge. */
 void purge_note_pending(uintptr_t start, uintptr_t end);
 void purge_lazy_count(uint64_t pages); /* counts pages that were put onto a lazy list */
 void purge_lazy_added(uint64_t pages); /* counts, and purges when the limit is passed */
-/* Addresses are short: purges all there is, unless fn(arg) says that there are enough, and asks it once more before anybody
- * hears that the pass has ended. own: a pass of this CPU's; else another CPU's pass that began after the call will do.
- * Returns fn's last word. */
+/* Addresses are short: purges all there is, unless fn(arg) says that there are enough, and asks it
+ * once more before anybody hears that the pass has ended. own: a pass of this CPU's; else another
+ * CPU's pass that began after the call will do. Returns fn's last word. */
 bool purge_until(bool own, bool (*fn)(void *arg), void *arg);
 void purge_everything(void);
-void purge_reclaim_tables(void);       /* empty table pages go back */
+void purge_reclaim_tables(void); /* empty table pages go back */
 void purge_reclaim_tables_if_many(void);
 uint64_t purge_lazy_pages(void);
 /* Bytes whose generation has not passed; for selfcheck, nobody purges. */
@@ -306,12 +310,13 @@ struct vmap_stat {
 DECLARE_PER_CPU(struct vmap_stat, vmap_stat);
 
 /* kvmalloc.c: frees what this CPU has deferred, in task context. */
-#define KVFREE_DEFERRED_MAX 64 /* so many wait on one CPU before a call from task context frees them */
+#define KVFREE_DEFERRED_MAX                                                                        \
+    64 /* so many wait on one CPU before a call from task context frees them */
 void kvfree_drain(void);
 DECLARE_PER_CPU(uint64_t, kvfree_deferred_count);
 
 /* vmalloc.c */
-extern uint32_t vmap_up; /* 1 between vmap_init and vmap_exit */
+extern uint32_t vmap_up;                           /* 1 between vmap_init and vmap_exit */
 extern uintptr_t vmap_start, vmap_end, vmap_range; /* range: their difference */
 /* Areas without pages: for blocks, stacks, MMIO, congruent areas. */
 struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags);

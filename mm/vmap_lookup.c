@@ -1,8 +1,8 @@
 /*
  * vmap_lookup.c: from an address to what is there: areas, pages, contents, and words for people.
  *
- * Reading goes through the page table and the direct map, never through the vmap address itself, so that nothing here can
- * fault whatever runs beside it. No lock is held while a sink runs.
+ * Reading goes through the page table and the direct map, never through the vmap address itself, so
+ * that nothing here can fault whatever runs beside it. No lock is held while a sink runs.
  */
 #include "lib/printf.h"
 #include "lib/string.h"
@@ -36,8 +36,8 @@ static bool find_in_trees(uintptr_t addr, struct vm_area_info *out, struct vm_ar
     return addr - area->start < out->size;
 }
 
-/* The table: no lock, no store that others see. *owned: somebody has the unit; a block of vm_map_ram (blocks=ram) has
- * an index of its own, as with the trees. */
+/* The table: no lock, no store that others see. *owned: somebody has the unit; a block of
+ * vm_map_ram (blocks=ram) has an index of its own, as with the trees. */
 static bool find_in_table(uintptr_t addr, struct vm_area_info *out, bool *owned)
 {
     bool found = false;
@@ -231,8 +231,8 @@ size_t vread(void *dst, const void *addr, size_t n)
 
 static const char *kind_name(unsigned kind)
 {
-    static const char *const names[] = {"unused", "vmalloc",  "vmap", "vm_map_ram",
-                                        "ioremap", "per-CPU"};
+    static const char *const names[] = {"unused",     "vmalloc", "vmap",
+                                        "vm_map_ram", "ioremap", "per-CPU"};
 
     return kind < ARRAY_SIZE(names) ? names[kind] : "block";
 }

@@ -1,10 +1,10 @@
 /*
  * vmap_node.c: areas in use, areas that wait for a flush, and ready ranges, spread over nodes.
  *
- * A node has a busy tree, a lazy list and size pools, each under a lock of its own. Which busy tree an
- * area is in follows from its address (zones of 16 pages); which lazy list and pool, from the CPU that
- * allocated it. One node = the one global lock of older kernels.
- * Source: Linux 6.9 "mm: vmalloc: remove global vmap_area_root rb-tree" and the patches around it.
+ * A node has a busy tree, a lazy list and size pools, each under a lock of its own. Which busy tree
+ * an area is in follows from its address (zones of 16 pages); which lazy list and pool, from the
+ * CPU that allocated it. One node = the one global lock of older kernels. Source: Linux 6.9 "mm:
+ * vmalloc: remove global vmap_area_root rb-tree" and the patches around it.
  */
 #include "lib/assert.h"
 #include "lib/printf.h"
@@ -192,8 +192,9 @@ void node_busy_reserve(struct vm_area *a)
 }
 
 /*
- * Of an area that is in the tree already only the description is new. insert=twice sets it under a second acquisition of the
- * lock, as setup_vmalloc_vm() did until Linux 6.9; blocks have none, there as here.
+ * Of an area that is in the tree already only the description is new. insert=twice sets it under a
+ * second acquisition of the lock, as setup_vmalloc_vm() did until Linux 6.9; blocks have none,
+ * there as here.
  */
 static void busy_describe(struct busy_tree *t, struct vm_area *a)
 {
@@ -333,8 +334,7 @@ bool node_busy_next(uintptr_t addr, struct vm_area *copy)
 
 void node_lazy_add(struct vm_area *a)
 {
-    struct vmap_node *n =
-        a->pool < node_total ? nodes[a->pool] : node_of_address(a->start);
+    struct vmap_node *n = a->pool < node_total ? nodes[a->pool] : node_of_address(a->start);
     unsigned long flags;
 
     if (vmap_config.search_walk) {
@@ -394,8 +394,7 @@ bool node_lazy_find(uintptr_t addr, struct vm_area *copy)
         bool hit = false;
 
         if (spin_trylock(&n->lazy.lock)) {
-            list_for_each_entry(a, &n->lazy.list, list)
-            {
+            list_for_each_entry (a, &n->lazy.list, list) {
                 if (addr >= a->start && addr < a->end) {
                     *copy = *a;
                     hit = true;
@@ -431,8 +430,7 @@ void node_settle(struct list_head *list)
     unsigned held = 0;
 
     list_init(&rest);
-    list_for_each_entry_safe(a, tmp, list, list)
-    {
+    list_for_each_entry_safe (a, tmp, list, list) {
         struct vmap_node *n = pool_home(a);
 
         if (n != locked) {
@@ -551,7 +549,7 @@ static bool check_lists(struct vmap_node *n, struct node_sums *sums, const char 
     struct vm_area *a;
     uint64_t pages = 0;
 
-    list_for_each_entry(a, &n->lazy.list, list)
+    list_for_each_entry (a, &n->lazy.list, list)
         pages += (a->end - a->start) >> PAGE_SHIFT;
     if (pages != n->lazy.pages)
         *wrong = "lazy list miscounted";
@@ -559,8 +557,7 @@ static bool check_lists(struct vmap_node *n, struct node_sums *sums, const char 
     for (unsigned s = 0; s < VMAP_POOL_SIZES; s++) {
         uint64_t len = 0;
 
-        list_for_each_entry(a, &n->pool.size[s].list, list)
-        {
+        list_for_each_entry (a, &n->pool.size[s].list, list) {
             if (a->end - a->start != (s + 1) * PAGE_SIZE)
                 *wrong = "a range of another size in a pool";
             len++;

@@ -1,10 +1,11 @@
 /*
- * vmap_pcpu.c: the default design's small mappings: blocks with one owner, no lock and no atomic on the owner's path.
+ * vmap_pcpu.c: the default design's small mappings: blocks with one owner, no lock and no atomic on
+ * the owner's path.
  *
- * A block is 2 MiB of addresses and one page-table page. Its owner is a queue: one for each CPU's task context, one
- * for its interrupt handlers. Only the owner takes slots, and moves freed ones through
- *     live -> pending (freed) -> waiting (stamped with a flush generation) -> free.
- * Others clear the entries, set one bit in the block's remote map, and put the block on the owner's
+ * A block is 2 MiB of addresses and one page-table page. Its owner is a queue: one for each CPU's
+ * task context, one for its interrupt handlers. Only the owner takes slots, and moves freed ones
+ * through live -> pending (freed) -> waiting (stamped with a flush generation) -> free. Others
+ * clear the entries, set one bit in the block's remote map, and put the block on the owner's
  * lock-free list once. Slots are taken upwards from the current free run: [cursor, limit).
  */
 #include "lib/assert.h"
@@ -108,8 +109,8 @@ err_block:
     return NULL;
 }
 
-/* b has nothing live, pending or waiting, and is on no list: its addresses wait for a generation, and its bookkeeping
- * with them (lookups may still hold it). */
+/* b has nothing live, pending or waiting, and is on no list: its addresses wait for a generation,
+ * and its bookkeeping with them (lookups may still hold it). */
 static void pblock_release(struct pqueue *q, struct pblock *b)
 {
     struct vm_area *a = b->area;
@@ -154,7 +155,8 @@ static void leave_run(struct pqueue *q, struct pblock *b)
     b->run_start = b->cursor = b->limit = 0;
 }
 
-/* Starts the first run at or behind `from` with room for n pages at `align`; false if there is none. */
+/* Starts the first run at or behind `from` with room for n pages at `align`; false if there is
+ * none. */
 static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned align)
 {
     unsigned at;
@@ -227,8 +229,7 @@ static void free_waiting_frames(struct pblock *b)
 {
     unsigned slot;
 
-    bitmap_for_each_set(slot, b->waiting, BLOCK_PAGES)
-    {
+    bitmap_for_each_set (slot, b->waiting, BLOCK_PAGES) {
         pte_t e = pte_read(&b->table[slot]);
 
         if (!e)
@@ -337,7 +338,8 @@ static void trim_empty(struct pqueue *q, unsigned keep, unsigned most)
     while (q->empty_blocks > keep && most--) {
         struct pblock *b = list_first_entry(&q->empty, struct pblock, link);
 
-        /* One that a late remote free has queued is still to be collected: a purge could delete it meanwhile. */
+        /* One that a late remote free has queued is still to be collected: a purge could delete it
+         * meanwhile. */
         if (LOAD_ACQUIRE(b->remote_queued))
             break;
         list_del(&b->link);
@@ -370,8 +372,7 @@ static struct pblock *pick_scraps(struct pqueue *q, unsigned n, unsigned align)
     struct pblock *b;
 
     for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
-        list_for_each_entry(b, lists[i], link)
-        {
+        list_for_each_entry (b, lists[i], link) {
             if (enter_run(b, 0, n, align)) {
                 list_del(&b->link);
                 b->queue = q;
@@ -428,9 +429,11 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     recycle_passed(q, PBLOCK_STEP);
     trim_empty(q, pblock_keep_empty(), 1);
     press_laggards(q);
-    /* Whole blocks are cheaper to fill than holes; holes are used when they are most of what there is. */
+    /* Whole blocks are cheaper to fill than holes; holes are used when they are most of what there
+     * is. */
     b = pick_empty(q);
-    if (!b && (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES)
+    if (!b &&
+        (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES)
         b = pick_partial(q, n, align);
     if (!b)
         b = pblock_new(q);
@@ -493,8 +496,8 @@ void pblock_free_remote(struct pblock *b, unsigned slot)
     struct pqueue *q = b->home;
     struct pblock *first;
 
-    /* Once the bit is set the owner may collect it, empty the block and let go of it: the block must
-     * outlive the push. */
+    /* Once the bit is set the owner may collect it, empty the block and let go of it: the block
+     * must outlive the push. */
     tlb_gen_read_begin();
     /* The cleared entries are visible before the bit is: a locked operation. */
     ATOMIC_OR(b->remote[slot / 64], 1ULL << (slot % 64));
@@ -571,8 +574,7 @@ void pblock_drain(struct pqueue *q)
         /* Partly used blocks with freed slots go through a generation, too. */
         struct pblock *tmp;
 
-        list_for_each_entry_safe(b, tmp, &q->partial, link)
-        {
+        list_for_each_entry_safe (b, tmp, &q->partial, link) {
             if (any_pending(b)) {
                 list_del(&b->link);
                 list_move_to(b, &q->dirty, PBLOCK_DIRTY);
@@ -612,8 +614,7 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
 
     if (b->home != q)
         return "a block on another queue";
-    bitmap_for_each_set(slot, b->starts, BLOCK_PAGES)
-    {
+    bitmap_for_each_set (slot, b->starts, BLOCK_PAGES) {
         struct pslot d = b->slots[slot];
 
         if (!d.kind)
@@ -648,8 +649,7 @@ static const char *check_list(const struct pqueue *q, struct list_head *list, un
     const char *wrong = NULL;
     struct pblock *b;
 
-    list_for_each_entry(b, list, link)
-    {
+    list_for_each_entry (b, list, link) {
         const char *w = b->state == state ? check_block(b, q) : "a block in the wrong list";
 
         wrong = w ? w : wrong;

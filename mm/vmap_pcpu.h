@@ -1,8 +1,9 @@
 /*
- * vmap_pcpu.h: the default design's blocks: their layout, and the paths that are inlined into the API.
+ * vmap_pcpu.h: the default design's blocks: their layout, and the paths that are inlined into the
+ * API.
  *
- * Nobody outside mm/ includes it. What the owner writes, what others write, and what lookups read lie on
- * different cache lines.
+ * Nobody outside mm/ includes it. What the owner writes, what others write, and what lookups read
+ * lie on different cache lines.
  */
 #ifndef MM_VMAP_PCPU_H
 #define MM_VMAP_PCPU_H
@@ -17,19 +18,19 @@
 #define PBLOCK_PARTIAL_TRIES 4
 /* Holes in partly used blocks are left alone while a queue's blocks have at most so many times the
  * pages in use, and this many on top. */
-#define PBLOCK_SPARSE        3
-#define PBLOCK_SLACK_PAGES   (16 * BLOCK_PAGES)
+#define PBLOCK_SPARSE      3
+#define PBLOCK_SLACK_PAGES (16 * BLOCK_PAGES)
 /* Freed pages that make a block worth a generation; below it they wait for more. */
-#define PBLOCK_STAMP_MIN     64
+#define PBLOCK_STAMP_MIN 64
 /* Freed pages of one queue that begin a generation. */
 #define PBLOCK_ADVANCE_PAGES (8 * BLOCK_PAGES)
 /* Blocks that wait for a generation before late CPUs are interrupted after the deadline, and before
  * the owner waits for them. */
-#define PBLOCK_WAITING_SOFT  256
-#define PBLOCK_WAITING_HARD  1024
-#define PBLOCK_DEADLINE_US   1000000
+#define PBLOCK_WAITING_SOFT 256
+#define PBLOCK_WAITING_HARD 1024
+#define PBLOCK_DEADLINE_US  1000000
 /* Blocks of each list that one operation may move. */
-#define PBLOCK_STEP          4
+#define PBLOCK_STEP 4
 
 enum pblock_state {
     PBLOCK_ACTIVE,
@@ -83,7 +84,8 @@ struct pblock {
 _Static_assert(offsetof(struct pblock, queue) == offsetof(struct vmap_owner, queue) &&
                    offsetof(struct pblock, owner_type) == offsetof(struct vmap_owner, owner_type),
                "a block is an owner");
-_Static_assert(offsetof(struct pblock, remote) % CACHE_LINE == 0, "remote frees on their own lines");
+_Static_assert(offsetof(struct pblock, remote) % CACHE_LINE == 0,
+               "remote frees on their own lines");
 _Static_assert(offsetof(struct pblock, starts) % CACHE_LINE == 0, "lookups read one line");
 
 /* One owner: a CPU's task context, or its interrupt handlers. */
@@ -105,13 +107,14 @@ DECLARE_PER_CPU(struct pqueue *, vmap_pqueue_self); /* the task context's */
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
                       pgprot_t prot);
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span);
-/* Makes the active block of this CPU's task context one with room for n pages; false: there is none. */
+/* Makes the active block of this CPU's task context one with room for n pages; false: there is
+ * none. */
 bool pblock_room(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
-/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each, and all of them
- * together at most an eighth of the range. */
+/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each, and all
+ * of them together at most an eighth of the range. */
 unsigned pblock_keep_empty(void);
 
 /* NULL if the owner is not a block. */
@@ -159,8 +162,8 @@ static inline void *pslot_caller(struct pslot d)
     return (void *)((intptr_t)vmalloc + d.caller);
 }
 
-/* Takes [at, at + span) of the current run, whose entries are written, and describes it. Whole before it can be found:
- * entries, then the description, then the start bit. */
+/* Takes [at, at + span) of the current run, whose entries are written, and describes it. Whole
+ * before it can be found: entries, then the description, then the start bit. */
 static __always_inline void *pblock_describe(struct pblock *b, unsigned at, struct pslot slot)
 {
     b->cursor = at + slot.span;
@@ -219,8 +222,8 @@ static inline struct pqueue *pqueue_mine(void)
     return &this_cpu_ptr(&vmap_pqueues)->context[in_irq()];
 }
 
-/* Takes slots for `count` pages, maps them and describes them. align in pages, a power of two. NULL: no
- * addresses or no memory. */
+/* Takes slots for `count` pages, maps them and describes them. align in pages, a power of two.
+ * NULL: no addresses or no memory. */
 static __always_inline void *pblock_map(struct page *const *pages, unsigned count, unsigned align,
                                         struct pslot slot, pgprot_t prot)
 {
@@ -232,8 +235,8 @@ static __always_inline void *pblock_map(struct page *const *pages, unsigned coun
     return pblock_map_slow(pages, count, align, slot, prot);
 }
 
-/* Finds the mapping that starts at addr and makes it the caller's to unmap. `kinds` is a bit mask of enum
- * vm_kind; count 0: any. */
+/* Finds the mapping that starts at addr and makes it the caller's to unmap. `kinds` is a bit mask
+ * of enum vm_kind; count 0: any. */
 static __always_inline enum pblock_result pblock_claim(uintptr_t addr, unsigned kinds,
                                                        unsigned count, struct pblock **block,
                                                        struct pslot *slot)

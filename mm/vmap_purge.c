@@ -1,10 +1,11 @@
 /*
  * vmap_purge.c: freed addresses wait, and one flush serves all that wait.
  *
- * Entries are cleared when an area is freed; its addresses may be handed out again only after every CPU has dropped them. The
- * purge collects what waits, flushes once, and gives the ranges to the pools or the tree. One purge at a time: `mutex`
- * is not a spinlock, whoever waits for it answers flush requests, and no lock is held while a flush waits.
- * Source: Linux mm/vmalloc.c, __purge_vmap_area_lazy().
+ * Entries are cleared when an area is freed; its addresses may be handed out again only after every
+ * CPU has dropped them. The purge collects what waits, flushes once, and gives the ranges to the
+ * pools or the tree. One purge at a time: `mutex` is not a spinlock, whoever waits for it answers
+ * flush requests, and no lock is held while a flush waits. Source: Linux mm/vmalloc.c,
+ * __purge_vmap_area_lazy().
  */
 #include "lib/assert.h"
 #include "mm/page_alloc.h"
@@ -16,7 +17,8 @@
 #include <arch/tlb.h>
 #include <arch/tlb_gen.h>
 
-/* Empty table pages are looked for when there are more than this and twice what live mappings need. */
+/* Empty table pages are looked for when there are more than this and twice what
+ * live mappings need. */
 #define TABLES_SLACK 256
 
 static struct lock_class pending_class = {.name = "vmap_purge.pending"};
@@ -31,12 +33,12 @@ static struct {
     uint32_t mutex;               /* CPU + 1 of who purges, 0: nobody */
     struct purge_waiter *waiters; /* lock-free stack, emptied by unlock */
     /* A pass that began after a request serves it, whoever runs it. */
-    uint64_t begun;               /* passes so far; with the mutex */
+    uint64_t begun; /* passes so far; with the mutex */
     /* Numbers of the last finished pass: any, one over the blocks too, a forced one. */
     uint64_t done_areas, done, done_full;
-    uint64_t never;               /* 0: for who needs the mutex itself */
-    uint64_t lazy_pages;          /* atomic: freed and not yet purged */
-    struct list_head waiting;     /* flush generations: with the mutex, stamped with `stamp` */
+    uint64_t never;           /* 0: for who needs the mutex itself */
+    uint64_t lazy_pages;      /* atomic: freed and not yet purged */
+    struct list_head waiting; /* flush generations: with the mutex, stamped with `stamp` */
     uint64_t stamp;
     uint64_t purges;
     struct spinlock pending_lock;
@@ -70,7 +72,8 @@ static void purge_unlock(void)
     }
 }
 
-/* Task context with interrupts on: halts until the next unlock. Elsewhere: one turn of a spin loop. */
+/* Task context with interrupts on: halts until the next unlock. Elsewhere: one turn of
+ * a spin loop. */
 static void purge_wait(void)
 {
     struct purge_waiter *w = this_cpu_ptr(&purge_waiter);
@@ -85,7 +88,8 @@ static void purge_wait(void)
     w->next = READ_ONCE(purge.waiters);
     while (!ATOMIC_CAS(purge.waiters, &w->next, w))
         ;
-    /* An unlock before the push did not see us; it has left the mutex free, or another one follows. */
+    /* An unlock before the push did not see us; it has left the mutex free, or
+     * another one follows. */
     if (READ_ONCE(purge.mutex) == 0) {
         if (purge_trylock())
             purge_unlock();
@@ -96,9 +100,9 @@ static void purge_wait(void)
 enum lock_result { LOCKED, SERVED, NOT_POSSIBLE };
 
 /*
- * Gets the mutex, or waits until a pass that began after the call has ended (`done` is its counter).
- * NOT_POSSIBLE: in an interrupt handler that came over a pass of this CPU, or over a read section that who has the
- * mutex may wait for; waiting would be for ever.
+ * Gets the mutex, or waits until a pass that began after the call has ended (`done` is its
+ * counter). NOT_POSSIBLE: in an interrupt handler that came over a pass of this CPU, or over a read
+ * section that who has the mutex may wait for; waiting would be for ever.
  */
 static enum lock_result purge_lock(const uint64_t *done)
 {
@@ -162,8 +166,7 @@ static uint64_t list_pages(struct list_head *list, uint64_t *areas)
     uint64_t pages = 0;
     struct vm_area *a;
 
-    list_for_each_entry(a, list, list)
-    {
+    list_for_each_entry (a, list, list) {
         pages += (a->end - a->start) >> PAGE_SHIFT;
         ++*areas;
     }
@@ -209,8 +212,7 @@ static void settle(struct list_head *list, uint64_t pages)
 {
     struct vm_area *a, *tmp;
 
-    list_for_each_entry_safe(a, tmp, list, list)
-    {
+    list_for_each_entry_safe (a, tmp, list, list) {
         if (a->kind == VM_KIND_PBLOCK_AREA && pblock_is_queued(a->pblock)) {
             list_del(&a->list); /* its owner takes it off the list: next time */
             pages -= (a->end - a->start) >> PAGE_SHIFT;
@@ -241,8 +243,8 @@ static void report_pass(uint64_t begin, uint64_t areas, uint64_t pages)
     purge.last.locked_worst = area_longest_hold();
 }
 
-/* With the mutex: flushes f and all that waits, at most one shootdown, and settles the ranges. True if
- * any addresses came back. */
+/* With the mutex: flushes f and all that waits, at most one shootdown, and settles the ranges. True
+ * if any addresses came back. */
 static bool purge_by_ipi(struct vmap_flush *f)
 {
     uint64_t begin = rdtsc(), areas = 0, pages;
@@ -252,8 +254,7 @@ static bool purge_by_ipi(struct vmap_flush *f)
     list_init(&list);
     pages = node_lazy_take_all(&list);
     take_pending(f);
-    list_for_each_entry(a, &list, list)
-    {
+    list_for_each_entry (a, &list, list) {
         flush_add(f, a->start, a->end);
         areas++;
     }
@@ -267,8 +268,8 @@ static bool purge_by_ipi(struct vmap_flush *f)
 }
 
 /*
- * With the mutex: what waits for a generation that has passed is settled; what is new gets a stamp. `sync` waits for all of
- * it. True if any addresses came back.
+ * With the mutex: what waits for a generation that has passed is settled; what is new gets a stamp.
+ * `sync` waits for all of it. True if any addresses came back.
  */
 static bool purge_by_generation(bool sync)
 {
@@ -317,8 +318,9 @@ static bool purge_areas(struct vmap_flush *f, uint64_t number)
     return some;
 }
 
-/* purge=eager: a free ends when its own pages are flushed everywhere and settled, by this CPU or by another one's
- * pass that began later. Only a handler that came over a pass leaves them to the next one. */
+/* purge=eager: a free ends when its own pages are flushed everywhere and settled, by this CPU or by
+ * another one's pass that began later. Only a handler that came over a pass leaves them to the next
+ * one. */
 static void purge_at_once(void)
 {
     struct vmap_flush f = {0};
@@ -428,7 +430,8 @@ void vmap_force_purge(void)
 
 #define RECLAIM_BATCH 64
 
-/* Takes up to RECLAIM_BATCH free ranges of `span` bytes that have a table of `level` out of the tree, from *from on. */
+/* Takes up to RECLAIM_BATCH free ranges of `span` bytes that have a table of `level` out of the
+ * tree, from *from on. */
 static unsigned take_slots(uintptr_t *from, struct vm_area **slots, unsigned level, uintptr_t span)
 {
     unsigned n = 0;
@@ -484,8 +487,9 @@ static void reclaim_level(unsigned level)
 }
 
 /*
- * A table goes back only while its addresses belong to nobody, and after a flush that drops it from every paging-structure
- * cache (SDM 3A 4.10.2.2; case E3): so they are taken out of the tree meanwhile. From the last level up.
+ * A table goes back only while its addresses belong to nobody, and after a flush that drops it from
+ * every paging-structure cache (SDM 3A 4.10.2.2; case E3): so they are taken out of the tree
+ * meanwhile. From the last level up.
  */
 void purge_reclaim_tables(void)
 {

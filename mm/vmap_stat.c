@@ -1,6 +1,6 @@
 /*
- * vmap_stat.c: counters and the list of areas. Totals are counters, not walks (case B5); the list takes
- * each lock for one step at a time.
+ * vmap_stat.c: counters and the list of areas. Totals are counters, not walks (case B5); the list
+ * takes each lock for one step at a time.
  */
 #include "lib/printf.h"
 #include "mm/page_alloc.h"
@@ -46,8 +46,7 @@ void vmap_read_counters(struct vmap_counters *c)
     c->vmap_areas = node_busy_count();
     c->vmap_blocks = block_count() + pblock_count();
     c->lock_contended = spin_contended_total();
-    for_each_cpu(cpu)
-    {
+    for_each_cpu (cpu) {
         struct vmap_stat *s = per_cpu_ptr(&vmap_stat, cpu);
 
         c->alloc_fail += READ_ONCE(s->alloc_fail);

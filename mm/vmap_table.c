@@ -1,11 +1,12 @@
 /*
- * vmap_table.c: from an address to its owner without a lock, an atomic or a store that others see: the index
- * of the default design.
+ * vmap_table.c: from an address to its owner without a lock, an atomic or a store that others see:
+ * the index of the default design.
  *
- * table[(addr - start) >> 21] in two levels: a leaf page holds 1 GiB of addresses and is made when first
- * needed. An entry is a block, an area, or nobody: never NULL, so that the common path tests nothing but the
- * owner. What it points to lives until every CPU has passed the generation in which the entry was cleared; a
- * reader is in a read section (arch/tlb_gen.h) from the load to its last use. Legal in NMI.
+ * table[(addr - start) >> 21] in two levels: a leaf page holds 1 GiB of addresses and is made when
+ * first needed. An entry is a block, an area, or nobody: never NULL, so that the common path tests
+ * nothing but the owner. What it points to lives until every CPU has passed the generation in which
+ * the entry was cleared; a reader is in a read section (arch/tlb_gen.h) from the load to its last
+ * use. Legal in NMI.
  */
 #include "lib/assert.h"
 #include "lib/string.h"

@@ -1,8 +1,8 @@
 /*
  * vrealloc.c: shrinking in place, growing by copying.
  *
- * Contents are copied through the direct map, page by page, so that nothing depends on the old mapping's
- * protection.
+ * Contents are copied through the direct map, page by page, so that nothing depends on the old
+ * mapping's protection.
  */
 #include "lib/string.h"
 #include "mm/ptmap.h"
@@ -77,7 +77,8 @@ static void shrink_in_place(struct old_area *old)
     }
     ptmap_unmap_noflush(cut, end, vmap_frames_of_freed());
     purge_note_pending(cut, end);
-    /* The area lives on, so no purge will come for the frames that frames=safe has kept. A block's recycling will. */
+    /* The area lives on, so no purge will come for the frames that frames=safe has kept. A block's
+     * recycling will. */
     if (vmap_config.frames_safe && !old->block) {
         purge_flush_now(cut, end);
         ptmap_free_kept(cut, end);

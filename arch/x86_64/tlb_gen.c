@@ -1,11 +1,12 @@
 /*
  * tlb_gen.c: flush generations, see tlb_gen.h.
  *
- * The two orders that everything rests on (both need a full fence, x86 lets a later load pass an earlier store,
- * SDM 3A 9.2.3.4):
- *   stamp: entries cleared, fence, generation read. So who flushes for the stamp walks cleared entries.
- *   wake-up: idle flag down, fence, generation read. So either the CPU that looks sees it busy, or it sees the
- *   generation and flushes.
+ * Two orders, on which everything rests; both need a full fence, since x86 lets a later load pass
+ * an earlier store (SDM 3A 9.2.3.4):
+ * - stamp: entries cleared, fence, generation read. So who flushes for the stamp walks cleared
+ *   entries.
+ * - wake-up: idle flag down, fence, generation read. So either the CPU that looks sees it busy, or
+ *   it sees the generation and flushes.
  */
 #include <arch/tlb_gen.h>
 
@@ -56,7 +57,8 @@ void tlb_gen_catch_up(void)
     }
     *this_cpu_ptr(&tlb_gen_owed) = 0;
     now = LOAD_ACQUIRE(tlb_gen.now);
-    /* The generation is read before the flush: what was cleared for it is dropped by the flush (case E13). */
+    /* The generation is read before the flush: what was cleared for it is dropped by the flush
+     * (case E13). */
     tlb_flush_local_all();
     STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->seen, now);
     set_fast(in_irq());
@@ -91,7 +93,8 @@ void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid)
         for_each_cpu (cpu)
             WRITE_ONCE(*per_cpu_ptr(&tlb_gen_fast, cpu), NEVER);
     } else {
-        set_fast(in_irq()); /* the others may be in handlers: each finds out at its next interrupt */
+        /* The others may be in handlers: each finds out at its next interrupt. */
+        set_fast(in_irq());
     }
 }
 

@@ -2,8 +2,8 @@
 ;
 ; Each stub makes the stack look the same (an error code, 0 where the CPU pushes none, then the
 ; vector) and all meet in trap_common, which saves the registers as struct trap_frame (arch/trap.h)
-; and calls trap_dispatch(frame). There is no user mode: no SWAPGS, and GS is valid before the IDT is
-; loaded.
+; and calls trap_dispatch(frame). There is no user mode: no SWAPGS, and GS is valid before the IDT
+; is loaded.
 
 bits 64
 default rel

@@ -1,8 +1,9 @@
 /*
  * mm_mutant_test.c: linked with one file that was deliberately broken (tests/host/mutants): the
  * driver, or the stress of the flush generations, must fail, and by a rule that the mutant's first
- * line names. In some schedules another rule may see the damage first; those are counted, and the right
- * one must come soon. A mutant that survives is a hole in the tests. The schedules are the same in each run.
+ * line names. In some schedules another rule may see the damage first; those are counted, and the
+ * right one must come soon. A mutant that survives is a hole in the tests. The schedules are the
+ * same in each run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@
 #define SCHEDULES     1500
 #define GEN_SCHEDULES 60000
 /* Schedules in which another rule was first, before the right one must have been. */
-#define OTHERS_MAX    40
-#define FIRST_SEED    0x6d6d
+#define OTHERS_MAX 40
+#define FIRST_SEED 0x6d6d
 
 extern const char mutant_name[], mutant_file[], mutant_rules[];
 

@@ -1,9 +1,9 @@
 /*
- * The machine under the allocator: every CPU is one of its own, all are set up alike, and no page of the kernel is
- * writable and executable.
+ * The machine under the allocator: every CPU is one of its own, all are set up alike, and no page
+ * of the kernel is writable and executable.
  *
- * G1: CPUs that share an APIC ID, a stack or per-CPU data run fine until they do not. K15: firmware leaves other
- * control registers on other CPUs. Each CPU reads its own; the boot CPU compares.
+ * G1: CPUs that share an APIC ID, a stack or per-CPU data run fine until they do not. K15: firmware
+ * leaves other control registers on other CPUs. Each CPU reads its own; the boot CPU compares.
  */
 #include "tests/kernel/helpers.h"
 #include <arch/apic.h>
@@ -43,7 +43,8 @@ static void *stack_area(uintptr_t sp)
     return info.start;
 }
 
-KTEST(cpus_distinct, "G1, K15: each CPU has an APIC ID, a stack and data of its own, all the same registers")
+KTEST(cpus_distinct,
+      "G1, K15: each CPU has an APIC ID, a stack and data of its own, all the same registers")
 {
     unsigned n = kt_cpus();
     struct self *self = kvmalloc(n * sizeof(*self));

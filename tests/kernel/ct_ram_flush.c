@@ -51,8 +51,8 @@ static void check_full_block(struct kt_pages *pages, void **m, unsigned cpu)
         KT_FAIL("a stale translation: cpu %u read %lx", cpu, (unsigned long)value);
     kt_flush_log_start();
     vm_unmap_aliases();
-    /* A generation covers all that was cleared before it, so each call may begin one; nobody waits for it or is
-     * interrupted. A shootdown must not be repeated. */
+    /* A generation covers all that was cleared before it, so each call may begin one; nobody waits
+     * for it or is interrupted. A shootdown must not be repeated. */
     KT_EXPECT(kt_flush_log_stop() <= (vmap_config.flush_gen ? 1 : 0));
     m[VICTIM] = NULL;
 }

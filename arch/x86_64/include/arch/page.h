@@ -2,8 +2,8 @@
  * page.h: page sizes, the direct map, and struct page.
  *
  * All RAM is mapped at DIRECT_MAP_BASE, writable and not executable; struct page number pfn is
- * MEMMAP_BASE[pfn], mapped only where there is RAM. The layout is the same with 4 and 5 levels: with 5
- * it is the top entry of the root.
+ * MEMMAP_BASE[pfn], mapped only where there is RAM. The layout is the same with 4 and 5 levels:
+ * with 5 it is the top entry of the root.
  *
  *   0xffff888000000000  direct map, 64 TiB
  *   0xffffc90000000000  vmap range, up to 32 TiB

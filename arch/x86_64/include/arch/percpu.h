@@ -44,7 +44,7 @@ DECLARE_PER_CPU(unsigned, percpu_nmi_depth);
     })
 
 /* Dense number of this CPU, 0 = boot CPU. Never an APIC ID. */
-#define this_cpu_id()   PERCPU_READ_(percpu_cpu_id)
+#define this_cpu_id() PERCPU_READ_(percpu_cpu_id)
 /* Constant for the life of a CPU, and tasks do not move: read once a function is enough. */
 static inline uintptr_t this_cpu_offset(void)
 {
@@ -62,8 +62,8 @@ static inline uintptr_t this_cpu_offset(void)
 uintptr_t percpu_offset_of(unsigned cpu);
 #define per_cpu_ptr(p, cpu) ((typeof(p))((uintptr_t)(p) + percpu_offset_of(cpu)))
 
-/* Points GS at the link-time copy, which is the boot CPU's. Before everything else in the kernel.
- */
+/* Points GS at the link-time copy, which is the boot CPU's. Before everything else
+ * in the kernel. */
 void percpu_init_boot(void);
 /* Bytes of one CPU's copy, a multiple of CACHE_LINE. */
 size_t percpu_size(void);

@@ -1,8 +1,9 @@
 /*
  * symbols.h: the kernel's table of code symbols, for backtraces.
  *
- * The table is made from the linked kernel and linked in by a second pass (tools/ksyms.awk, Makefile).
- * It is sorted by offset, one entry per address. The first pass has an empty table: count 0.
+ * The table is made from the linked kernel and linked in by a second pass (tools/ksyms.awk,
+ * Makefile). It is sorted by offset, one entry per address. The first pass has an empty table:
+ * count 0.
  */
 #ifndef ARCH_SYMBOLS_H
 #define ARCH_SYMBOLS_H

@@ -1,11 +1,11 @@
 /*
  * tlb_gen.h: flush generations: dropping translations everywhere without an interrupt.
  *
- * One number counts generations; each CPU publishes the one it has flushed. Who has cleared entries takes a
- * stamp and may reuse the addresses once every CPU has published that stamp or more. CPUs compare at safe points
- * (allocator calls, interrupts, idle entry and exit, spin loops) and flush themselves. A halted CPU
- * counts as flushed: it flushes before it runs anything that could meet a reused address. Modelled in
- * tests/model/tlb_gen.pml.
+ * One number counts generations; each CPU publishes the one it has flushed. Who has cleared entries
+ * takes a stamp and may reuse the addresses once every CPU has published that stamp or more. CPUs
+ * compare at safe points (allocator calls, interrupts, idle entry and exit, spin loops) and flush
+ * themselves. A halted CPU counts as flushed: it flushes before it runs anything that could meet a
+ * reused address. Modelled in tests/model/tlb_gen.pml.
  */
 #ifndef ARCH_TLB_GEN_H
 #define ARCH_TLB_GEN_H
@@ -32,8 +32,8 @@ DECLARE_PER_CPU(uint64_t, tlb_gen_owed);
 
 void tlb_gen_catch_up(void);
 
-/* Between the two nothing that was found by its address goes away: this CPU publishes no generation. No wait, no
- * store that another CPU reads; any context, NMI too; nests. */
+/* Between the two nothing that was found by its address goes away: this CPU publishes no
+ * generation. No wait, no store that another CPU reads; any context, NMI too; nests. */
 static inline void tlb_gen_read_begin(void)
 {
     this_cpu_inc(tlb_gen_readers);
@@ -48,8 +48,9 @@ static inline void tlb_gen_read_end(void)
 }
 
 /*
- * One compare for all that an allocator's shortest path must know: this CPU has flushed the present generation, is
- * in task context, and nobody has forbidden that path. Equals `seen` when all of it holds.
+ * One compare for all that an allocator's shortest path must know: this CPU has flushed the present
+ * generation, is in task context, and nobody has forbidden that path. Equals `seen` when all of it
+ * holds.
  */
 DECLARE_PER_CPU(uint64_t, tlb_gen_fast);
 static inline bool tlb_gen_fast_path(void)
@@ -61,8 +62,8 @@ enum tlb_gen_reason {
     TLB_GEN_NO_FAST_DESIGN = 1, /* set from the start: the design has no such path */
     TLB_GEN_NO_FAST_INJECT = 2, /* requests must be seen by fault injection */
 };
-/* Forbids on all CPUs, who notice at once unless they are inside it; or allows again, here at once and elsewhere
- * after the next interrupt or generation. */
+/* Forbids on all CPUs, who notice at once unless they are inside it; or allows again, here at once
+ * and elsewhere after the next interrupt or generation. */
 void tlb_gen_forbid_fast(enum tlb_gen_reason reason, bool forbid);
 bool tlb_gen_fast_forbidden(void);
 /* For the entry and exit of interrupts and NMIs. */
@@ -75,8 +76,8 @@ static inline bool tlb_gen_behind(void)
     return !PERCPU_EQUALS_(tlb_gen_cpu.seen, READ_ONCE(tlb_gen.now));
 }
 
-/* A safe point: flushes and publishes if a generation has begun that this CPU has not flushed. Two loads when
- * not. Any context but NMI; inside a read section it is put off to its end. */
+/* A safe point: flushes and publishes if a generation has begun that this CPU has not flushed. Two
+ * loads when not. Any context but NMI; inside a read section it is put off to its end. */
 static inline void tlb_gen_check(void)
 {
     if (unlikely(tlb_gen_behind()))
@@ -88,18 +89,19 @@ static inline void tlb_gen_check(void)
 uint64_t tlb_gen_stamp(void);
 /* Begins generation `stamp`, unless it has begun. */
 void tlb_gen_advance(uint64_t stamp);
-/* Every CPU has flushed `stamp`, or is halted. Looks at all CPUs only if the generation has begun and none that looked
- * before saw it end. No wait. */
+/* Every CPU has flushed `stamp`, or is halted. Looks at all CPUs only if the generation has begun
+ * and none that looked before saw it end. No wait. */
 bool tlb_gen_passed(uint64_t stamp);
-/* Every CPU has flushed `stamp`, the halted ones too: for page-table pages, which a CPU that wakes up
- * may walk before it flushes. No wait. */
+/* Every CPU has flushed `stamp`, the halted ones too: for page-table pages, which a CPU that wakes
+ * up may walk before it flushes. No wait. */
 bool tlb_gen_passed_all(uint64_t stamp);
-/* Interrupts those CPUs that have not flushed `stamp` and are not halted; with `halted` also those that are.
- * Returns how many. */
+/* Interrupts those CPUs that have not flushed `stamp` and are not halted; with `halted` also those
+ * that are. Returns how many. */
 unsigned tlb_gen_kick(uint64_t stamp, bool halted);
-/* Advances to `stamp`, kicks whoever is late, and returns when it has passed. In a handler that came over a read
- * section of this CPU, which cannot publish then and for which others may wait, all TLBs are flushed by
- * interrupt instead: no translation is left, but the stamp has not passed. Not in NMI, no lock held. */
+/* Advances to `stamp`, kicks whoever is late, and returns when it has passed. In a handler that
+ * came over a read section of this CPU, which cannot publish then and for which others may wait,
+ * all TLBs are flushed by interrupt instead: no translation is left, but the stamp has not passed.
+ * Not in NMI, no lock held. */
 void tlb_gen_sync(uint64_t stamp);
 
 /* For cpu_idle_wait() and the entry of interrupts and NMIs: tlb.h's idle hooks call them. */
