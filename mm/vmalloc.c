@@ -136,7 +136,9 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         size = ALIGN_UP(size, BLOCK_SIZE);
         align = MAX(align, BLOCK_SIZE);
     }
-    if (!(flags & VM_PERMANENT))
+    if (vmap_units_on && align <= BLOCK_SIZE && !(flags & VM_PERMANENT))
+        a = units_take(size, flags & VM_HUGE);
+    else if (!(flags & VM_PERMANENT))
         a = node_pool_take(size, align);
     if (a)
         goto out;
@@ -156,7 +158,8 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         return NULL;
     }
 out:
-    a->flags = (uint16_t)flags;
+    a->flags = (uint16_t)(flags & ~(unsigned)VM_HUGE);
+    a->leaves = a->plain = false;
     a->nr_pages = 0;
     a->page_offset = 0;
     a->block = NULL;
@@ -219,6 +222,8 @@ void vmap_retire(struct vm_area *a)
 
     if (a->state == AREA_RESERVED)
         node_busy_remove(a);
+    if (units_give(a))
+        return;
     node_lazy_add(a);
     purge_lazy_added(pages);
 }
@@ -262,6 +267,7 @@ static bool populate_huge(struct vm_area *a, uint64_t pages, unsigned flags, int
     pgprot_t prot = flags_to_prot(flags);
     uintptr_t va = a->start;
 
+    a->leaves = true;
     for (uint64_t done = 0; done < pages; done += PTE_COUNT, va += PMD_SIZE) {
         struct page *head = alloc_pages_node(PMD_SHIFT - PAGE_SHIFT, node);
 
@@ -283,7 +289,8 @@ static void *alloc_huge(uint64_t pages, uint64_t align, unsigned flags, int node
 
     if (pages % PTE_COUNT)
         return NULL; /* a partly used leaf would have no guard behind the last byte */
-    a = vmap_area_alloc(pages * PAGE_SIZE + guard_size(flags), MAX(align, PMD_SIZE), flags);
+    a = vmap_area_alloc(pages * PAGE_SIZE + guard_size(flags), MAX(align, PMD_SIZE),
+                        flags | VM_HUGE);
     if (!a)
         return NULL;
     if (!populate_huge(a, pages, flags, node)) {
@@ -362,7 +369,8 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
         vmap_alloc_failed(size, "no addresses", caller);
         return NULL;
     }
-    if (!populate_small(a, pages, flags, node)) {
+    if (!(units_can_fill(flags, node) ? units_fill(a, pages, flags & VM_ZERO)
+                                      : populate_small(a, pages, flags, node))) {
         vmap_retire(a);
         vmap_alloc_failed(size, "no memory", caller);
         return NULL;
@@ -509,7 +517,8 @@ static bool match_ram(const struct vm_area *a, const void *arg)
 /* Unmaps an area that was just unlinked, and lets its addresses wait. */
 static void unmap_and_retire(struct vm_area *a, enum ptmap_frames frames)
 {
-    ptmap_unmap_noflush(a->start, a->start + (uintptr_t)a->nr_pages * PAGE_SIZE, frames);
+    if (frames != PTMAP_FREE || !units_empty(a))
+        ptmap_unmap_noflush(a->start, a->start + (uintptr_t)a->nr_pages * PAGE_SIZE, frames);
     a->keeps_frames = frames == PTMAP_SAFE;
     vmap_retire(a);
 }

@@ -57,6 +57,7 @@ err_t vmap_init(const struct vmap_config *c)
     vmap_range = c->range_size;
     ptmap_init();
     purge_init();
+    units_init();
     err = area_space_init(vmap_start, c->range_size);
     if (err != OK)
         return err;
@@ -84,6 +85,7 @@ err_t vmap_init(const struct vmap_config *c)
     return OK;
 
 err_index:
+    node_take_permanent(&permanent); /* while there is a table */
     table_exit();
     index_exit();
 err_node:
@@ -100,6 +102,7 @@ err_t vmap_cpu_init(unsigned cpu)
 
     frames_cpu_init(cpu);
     purge_set_limit();
+    units_cpu_init(cpu);
     return err == OK ? pblock_cpu_init(cpu) : err;
 }
 

@@ -84,7 +84,7 @@ static bool check_areas(void)
 bool vmap_selfcheck(void)
 {
     struct node_sums sums;
-    uint64_t free_bytes, total;
+    uint64_t free_bytes, cached_bytes, total;
     bool ok;
 
     if (!READ_ONCE(vmap_up))
@@ -94,13 +94,15 @@ bool vmap_selfcheck(void)
     ok = block_check() && ok;
     if (vmap_config.blocks_all)
         ok = pblock_check() && ok;
+    ok = units_check(&cached_bytes) && ok;
     sums.lazy_bytes += purge_waiting_bytes();
-    total = free_bytes + sums.busy_bytes + sums.lazy_bytes + sums.pool_bytes;
+    total = free_bytes + sums.busy_bytes + sums.lazy_bytes + sums.pool_bytes + cached_bytes;
     if (total != vmap_end - vmap_start) {
-        kprintf("# selfcheck: free %lu + busy %lu + lazy %lu + pooled %lu != range %lu\n",
+        kprintf("# selfcheck: free %lu + busy %lu + lazy %lu + pooled %lu + cached %lu != "
+                "range %lu\n",
                 (unsigned long)free_bytes, (unsigned long)sums.busy_bytes,
                 (unsigned long)sums.lazy_bytes, (unsigned long)sums.pool_bytes,
-                (unsigned long)(vmap_end - vmap_start));
+                (unsigned long)cached_bytes, (unsigned long)(vmap_end - vmap_start));
         ok = false;
     }
     if (sums.lazy_bytes >> PAGE_SHIFT != purge_lazy_pages()) {

@@ -60,7 +60,9 @@ struct vm_area {
     uint8_t pool;      /* node whose pool it came from, VMAP_NO_POOL: the tree */
     uint8_t state;     /* enum area_state; written by who owns it, or under the busy lock */
     uint8_t kind;
-    bool keeps_frames;    /* its entries hold frames to be freed after the flush */
+    /* its entries hold frames to be freed after the flush; it had 2 MiB leaves; its entries are of
+     * the ready frames' kind */
+    bool keeps_frames : 1, leaves : 1, plain : 1;
     uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
     void *caller;
     union {
@@ -72,8 +74,9 @@ struct vm_area {
     union {
         uint64_t subtree_max;        /* free tree: largest size in the subtree, bytes */
         struct vm_area *next_sorted; /* search=walk: in the order of address */
+        uint64_t stamp;              /* in a CPU's cache of units: its flush generation */
     };
-    struct list_head list; /* lazy list, pool */
+    struct list_head list; /* lazy list, pool, cache of units */
 };
 
 /* vmap_area.c: free space and area objects. With search=walk vmap_walk.c does the work, and what is
@@ -154,6 +157,8 @@ void node_settle(struct list_head *list);
 void node_pool_decay(bool all);
 uint64_t node_pool_len(unsigned pages);
 uint64_t node_busy_count(void);
+/* The table says who is in use, and the busy trees have congruent areas only. */
+extern bool node_by_table; /* constant after node_init() */
 /* Live areas that the table does not have: congruent ones. */
 uint64_t node_untabled(void);
 struct node_sums {
@@ -252,6 +257,45 @@ static inline struct vmap_owner *table_lookup(uintptr_t addr)
 
     return LOAD_ACQUIRE(leaf[(offset >> PMD_SHIFT) & (PTE_COUNT - 1)]);
 }
+
+/* The same as a busy tree does, where the table alone says who is in use (node_by_table). */
+struct vm_area *table_claim(uintptr_t addr, bool (*match)(const struct vm_area *a, const void *arg),
+                            const void *arg);
+bool table_find(uintptr_t addr, struct vm_area *copy);
+bool table_next(uintptr_t addr, struct vm_area *copy);
+/* Runs fn on the area that starts at addr in a read section; false if there is none. */
+bool table_with(uintptr_t addr, bool (*fn)(struct vm_area *a, void *arg), void *arg);
+/* Bytes and number of what is in it. */
+bool table_check(uint64_t *bytes, uint64_t *areas);
+void table_take_permanent(struct list_head *list);
+
+/* vmap_units.c: runs of whole units for large areas, cached by each CPU. */
+#define UNITS_MAX 16u      /* units of a cached run */
+extern bool vmap_units_on; /* constant between vmap_init() and vmap_exit() */
+void units_init(void);
+void units_cpu_init(unsigned cpu);
+/* Ready units that a CPU keeps. */
+unsigned units_keep(void);
+/* A run of `size` bytes, whole units, in the table's reach; NULL: there is none without a purge.
+ * leaves: for 2 MiB leaves. Not in NMI. */
+struct vm_area *units_take(uint64_t size, bool leaves);
+/* Takes a freed run over, which waits for its generation; false: it is none, do it yourself. Not in
+ * NMI, no lock held: may wait for late CPUs. */
+bool units_give(struct vm_area *a);
+/* What has passed its generation becomes ready or goes back, on all CPUs. */
+void units_recycle_all(void);
+/* Empties all caches: into the free tree what is ready, onto the lazy lists what waits. */
+void units_drain_all(void);
+bool units_find_freed(uintptr_t addr, struct vm_area *copy);
+/* Ready frames (mm/vmap_frames.h) may go into such an area. */
+bool units_can_fill(unsigned flags, int node);
+/* Fills the area's first pages with ready frames; false: out of memory, and all was taken back. */
+bool units_fill(struct vm_area *a, uint64_t pages, bool zero);
+/* Takes the frames of an area that nobody finds any more back to the ready ones; false: not of that
+ * kind, or not here. */
+bool units_empty(struct vm_area *a);
+uint64_t units_waiting_pages(void);
+bool units_check(uint64_t *bytes);
 
 /* vmap_pcpu.c: the default design's blocks, one owner each. */
 struct pblock;

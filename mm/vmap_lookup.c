@@ -266,7 +266,7 @@ void vmalloc_dump_obj(const void *p)
                 kind_name(area.kind), (void *)area.start, area.caller);
         return;
     }
-    if (node_lazy_find(addr, &area))
+    if (node_lazy_find(addr, &area) || units_find_freed(addr, &area))
         kprintf_ratelimited("# %p: in the freed %u-page %s area at %p, allocated by %pS\n", p,
                             area.nr_pages, kind_name(area.kind), (void *)area.start, area.caller);
     else

@@ -12,6 +12,7 @@
 #include "mm/page_alloc.h"
 #include "mm/vmap_busy.h"
 #include "mm/vmap_internal.h"
+#include <arch/smp.h>
 
 struct pool {
     struct list_head list;
@@ -44,15 +45,26 @@ static struct vmap_node *nodes[VMAP_NODES_MAX];
 static unsigned node_total;
 static uint64_t untabled; /* atomic */
 static bool pools_on;
+bool node_by_table __read_mostly;
+/* node_by_table: published less unpublished by this CPU, those in the trees left out. */
+static DEFINE_PER_CPU(uint64_t, tabled);
 
 static inline struct vm_area *area_of(struct rb_node *n)
 {
     return rb_entry(n, struct vm_area, rb);
 }
 
+/* Zones of the designs with the table are units, since areas begin where units do: by smaller ones
+ * two of 64 nodes would have all of them. */
+static inline unsigned node_index(uintptr_t addr)
+{
+    return (unsigned)((vmap_config.index_table ? addr / BLOCK_SIZE : addr / VMAP_ZONE_SIZE) %
+                      node_total);
+}
+
 static inline struct vmap_node *node_of_address(uintptr_t addr)
 {
-    return nodes[(addr / VMAP_ZONE_SIZE) % node_total];
+    return nodes[node_index(addr)];
 }
 
 static inline unsigned node_of_cpu(void)
@@ -103,6 +115,8 @@ err_t node_init(unsigned count, bool pools)
             list_init(&nodes[i]->pool.size[s].list);
         node_total = i + 1;
     }
+    node_by_table =
+        vmap_config.index_table && !vmap_config.search_walk && !vmap_config.insert_twice;
     /* One node has no pools: the point of pools is to stay away from the shared tree. */
     pools_on = pools && count > 1;
     return OK;
@@ -216,6 +230,11 @@ void node_busy_insert(struct vm_area *a)
 
     if (a->pool == VMAP_NO_POOL && pools_on && !(a->flags & VM_PERMANENT))
         a->pool = (uint8_t)node_of_cpu();
+    if (node_by_table && a->kind != VM_KIND_PCPU) {
+        a->state = AREA_WHOLE; /* the caller puts it into the table */
+        this_cpu_inc(tabled);
+        return;
+    }
     if (likely(a->state == AREA_ALONE)) {
         flags = busy_lock(t);
         a->state = AREA_WHOLE;
@@ -233,12 +252,32 @@ uint64_t node_untabled(void)
     return READ_ONCE(untabled);
 }
 
+/* It is in the table, and the caller clears its other entries. */
+static struct vm_area *unlink_tabled(uintptr_t addr, node_match_fn match, const void *arg)
+{
+    struct vm_area *a = table_claim(addr, match, arg);
+
+    if (!a)
+        return NULL;
+    a->state = AREA_ALONE;
+    this_cpu_add(tabled, -1L);
+    return a;
+}
+
 struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void *arg)
 {
-    struct busy_tree *t = &node_of_address(addr)->busy;
-    unsigned long flags = busy_lock(t);
-    struct vm_area *a = busy_exact(t, addr);
+    struct busy_tree *t;
+    struct vm_area *a;
+    unsigned long flags;
 
+    if (node_by_table) {
+        a = unlink_tabled(addr, match, arg);
+        if (a || !node_untabled())
+            return a;
+    }
+    t = &node_of_address(addr)->busy;
+    flags = busy_lock(t);
+    a = busy_exact(t, addr);
     if (a && match(a, arg))
         busy_hide(t, a);
     else
@@ -252,8 +291,14 @@ struct vm_area *node_busy_unlink(uintptr_t addr, node_match_fn match, const void
 void node_busy_remove(struct vm_area *a)
 {
     struct busy_tree *t = &node_of_address(a->start)->busy;
-    unsigned long flags = busy_lock(t);
+    unsigned long flags;
 
+    if (node_by_table && a->kind != VM_KIND_PCPU) {
+        a->state = AREA_ALONE;
+        this_cpu_add(tabled, -1L);
+        return;
+    }
+    flags = busy_lock(t);
     busy_hide(t, a);
     busy_unlock(t, flags);
 }
@@ -261,10 +306,15 @@ void node_busy_remove(struct vm_area *a)
 bool node_busy_with(uintptr_t addr, bool (*fn)(struct vm_area *a, void *arg), void *arg)
 {
     struct busy_tree *t = &node_of_address(addr)->busy;
-    unsigned long flags = busy_lock(t);
-    struct vm_area *a = busy_exact(t, addr);
-    bool done = a && fn(a, arg);
+    unsigned long flags;
+    struct vm_area *a;
+    bool done;
 
+    if (node_by_table && table_with(addr, fn, arg))
+        return true;
+    flags = busy_lock(t);
+    a = busy_exact(t, addr);
+    done = a && fn(a, arg);
     busy_unlock(t, flags);
     return done;
 }
@@ -277,8 +327,12 @@ static bool is_whole(const struct vm_area *a)
 
 bool node_busy_find(uintptr_t addr, struct vm_area *copy, bool try)
 {
-    unsigned first = (unsigned)((addr / VMAP_ZONE_SIZE) % node_total), i = first;
+    unsigned first = node_index(addr), i = first;
 
+    if (node_by_table && table_find(addr, copy))
+        return true;
+    if (node_by_table && !node_untabled())
+        return false;
     /* The area may have started in an earlier zone: go back over all nodes. */
     do {
         struct busy_tree *t = &nodes[i]->busy;
@@ -316,8 +370,10 @@ static struct vm_area *busy_next(struct busy_tree *t, uintptr_t addr)
 
 bool node_busy_next(uintptr_t addr, struct vm_area *copy)
 {
-    bool any = false;
+    bool any = node_by_table && table_next(addr, copy);
 
+    if (node_by_table && !node_untabled())
+        return any;
     for (unsigned i = 0; i < node_total; i++) {
         struct busy_tree *t = &nodes[i]->busy;
         unsigned long flags = busy_read_lock(t);
@@ -504,13 +560,23 @@ uint64_t node_pool_len(unsigned pages)
     return sum;
 }
 
+static uint64_t tabled_count(void)
+{
+    uint64_t sum = 0;
+    unsigned cpu;
+
+    for_each_cpu (cpu)
+        sum += READ_ONCE(*per_cpu_ptr(&tabled, cpu));
+    return sum;
+}
+
 uint64_t node_busy_count(void)
 {
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < node_total; i++)
         sum += READ_ONCE(nodes[i]->busy.count);
-    return sum;
+    return sum + tabled_count();
 }
 
 static bool check_busy(struct vmap_node *n, struct node_sums *sums, const char **wrong)
@@ -577,6 +643,15 @@ bool node_check(struct node_sums *sums)
     for (unsigned i = 0; i < node_total && !wrong; i++)
         if (check_busy(nodes[i], sums, &wrong))
             check_lists(nodes[i], sums, &wrong);
+    if (node_by_table) {
+        uint64_t areas = 0;
+
+        if (!table_check(&sums->busy_bytes, &areas))
+            wrong = "an area or block that is not whole in the table";
+        else if (areas != tabled_count())
+            wrong = "areas of the table miscounted";
+        sums->busy_areas += areas;
+    }
     if (wrong)
         kprintf("# selfcheck: nodes: %s\n", wrong);
     return !wrong;
@@ -584,6 +659,18 @@ bool node_check(struct node_sums *sums)
 
 void node_take_permanent(struct list_head *list)
 {
+    if (node_by_table) {
+        struct list_head tabled_ones;
+        struct vm_area *a;
+
+        list_init(&tabled_ones);
+        table_take_permanent(&tabled_ones);
+        list_for_each_entry (a, &tabled_ones, list) {
+            a->state = AREA_ALONE;
+            this_cpu_add(tabled, -1L);
+        }
+        list_splice_tail_init(&tabled_ones, list);
+    }
     for (unsigned i = 0; i < node_total; i++) {
         struct rb_node *p = rb_first(&nodes[i]->busy.root), *next;
 

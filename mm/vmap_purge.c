@@ -365,7 +365,11 @@ static bool purge_pass(bool force)
     WRITE_ONCE(purge.begun, number);
     smp_mb(); /* what was unmapped before a request that saw the old number is seen below */
     block_purge(&f, force);
+    if (force)
+        units_drain_all();
     some = purge_areas(&f, number);
+    if (!force)
+        units_recycle_all();
     if (force) {
         node_pool_decay(true);
         STORE_RELEASE(purge.done_full, number);

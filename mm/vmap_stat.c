@@ -37,7 +37,7 @@ void vmap_read_counters(struct vmap_counters *c)
     c->free_pages = page_free_count();
     c->pt_pages = ptmap_pages();
     c->va_used = vmap_end - vmap_start - area_space_free();
-    c->lazy_pages = purge_lazy_pages();
+    c->lazy_pages = purge_lazy_pages() + units_waiting_pages();
     c->lazy_limit = purge_lazy_limit();
     c->purges = purge_count();
     c->tlb_full = tlb.full + tlb_gen_begun();

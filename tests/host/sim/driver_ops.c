@@ -5,6 +5,7 @@
 
 #include "mm/cache.h"
 #include "mm/page_alloc.h"
+#include "mm/vmap_internal.h"
 #include "tests/host/sim/driver_internal.h"
 #include "tests/host/sim/internal.h"
 #include "tests/host/sim/driver_look.h"
@@ -31,8 +32,8 @@ static uint64_t new_cookie(void)
     return (__atomic_fetch_add(&cookies, 1, __ATOMIC_RELAXED) + 1) << 24;
 }
 
-/* Mostly small, sometimes up to the plan's limit, rarely more; bytes that need not fill the last
- * page. */
+/* Mostly small, sometimes up to the plan's limit, rarely more, or too much for a block; bytes that
+ * need not fill the last page. */
 static size_t some_size(struct actor *a)
 {
     unsigned kind = (unsigned)choose(a, 16);
@@ -40,6 +41,8 @@ static size_t some_size(struct actor *a)
                                    : kind < 15 ? plan->pages_max
                                                : 4 * plan->pages_max);
 
+    if (kind == 15 && chance(a, 2))
+        pages += PBLOCK_MAX_ALLOC;
     return pages * PAGE_SIZE - (chance(a, 3) ? choose(a, PAGE_SIZE) : 0);
 }
 
