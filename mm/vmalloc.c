@@ -222,7 +222,7 @@ void vmap_retire(struct vm_area *a)
 
     if (a->state == AREA_RESERVED)
         node_busy_remove(a);
-    if (units_give(a))
+    if (vmap_units_on && units_give(a))
         return;
     node_lazy_add(a);
     purge_lazy_added(pages);
@@ -369,8 +369,8 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
         vmap_alloc_failed(size, "no addresses", caller);
         return NULL;
     }
-    if (!(units_can_fill(flags, node) ? units_fill(a, pages, flags & VM_ZERO)
-                                      : populate_small(a, pages, flags, node))) {
+    if (!(vmap_units_on && units_can_fill(flags, node) ? units_fill(a, pages, flags & VM_ZERO)
+                                                       : populate_small(a, pages, flags, node))) {
         vmap_retire(a);
         vmap_alloc_failed(size, "no memory", caller);
         return NULL;
@@ -517,7 +517,7 @@ static bool match_ram(const struct vm_area *a, const void *arg)
 /* Unmaps an area that was just unlinked, and lets its addresses wait. */
 static void unmap_and_retire(struct vm_area *a, enum ptmap_frames frames)
 {
-    if (frames != PTMAP_FREE || !units_empty(a))
+    if (!a->plain || frames != PTMAP_FREE || !units_empty(a))
         ptmap_unmap_noflush(a->start, a->start + (uintptr_t)a->nr_pages * PAGE_SIZE, frames);
     a->keeps_frames = frames == PTMAP_SAFE;
     vmap_retire(a);

@@ -279,20 +279,20 @@ unsigned units_keep(void);
 /* A run of `size` bytes, whole units, in the table's reach; NULL: there is none without a purge.
  * leaves: for 2 MiB leaves. Not in NMI. */
 struct vm_area *units_take(uint64_t size, bool leaves);
-/* Takes a freed run over, which waits for its generation; false: it is none, do it yourself. Not in
- * NMI, no lock held: may wait for late CPUs. */
+/* vmap_units_on: takes a freed run over, which waits for its generation; false: it is none, do it
+ * yourself. Not in NMI, no lock held: may wait for late CPUs. */
 bool units_give(struct vm_area *a);
 /* What has passed its generation becomes ready or goes back, on all CPUs. */
 void units_recycle_all(void);
 /* Empties all caches: into the free tree what is ready, onto the lazy lists what waits. */
 void units_drain_all(void);
 bool units_find_freed(uintptr_t addr, struct vm_area *copy);
-/* Ready frames (mm/vmap_frames.h) may go into such an area. */
+/* vmap_units_on: ready frames (mm/vmap_frames.h) may go into such an area. */
 bool units_can_fill(unsigned flags, int node);
 /* Fills the area's first pages with ready frames; false: out of memory, and all was taken back. */
 bool units_fill(struct vm_area *a, uint64_t pages, bool zero);
-/* Takes the frames of an area that nobody finds any more back to the ready ones; false: not of that
- * kind, or not here. */
+/* Takes the frames of a `plain` area that nobody finds any more back to the ready ones; false: not
+ * here. */
 bool units_empty(struct vm_area *a);
 uint64_t units_waiting_pages(void);
 bool units_check(uint64_t *bytes);

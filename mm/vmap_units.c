@@ -18,23 +18,25 @@
 #include <arch/smp.h>
 #include <arch/tlb_gen.h>
 
-/* Ready runs of a CPU: over all CPUs this many units, but at least and at most so many each. */
+/* Ready units of a CPU: over all CPUs so many, but at least and at most these each. */
 #define KEEP_TOTAL 4096u
 #define KEEP_MIN   8u
 #define KEEP_MAX   64u
+/* Freed units of a CPU, which wait or need not any more, before some go back: at most so many, and
+ * over all CPUs so many that their page-table pages are this part of memory. A CPU frees hundreds
+ * while others are off their host's cores, and no generation passes. */
+#define FREED_MAX    512u
+#define MEMORY_SHARE 16
 /* All caches together hold at most this part of the range. */
 #define RANGE_SHARE 8
 /* Freed units of a CPU that begin a generation. */
 #define ADVANCE_UNITS 8u
 /* Units taken from the tree at once. */
-#define REFILL_UNITS 8u
+#define REFILL_UNITS 16u
 /* Runs that one operation moves. */
-#define STEP 8
-/* Units that wait on a CPU before late CPUs are interrupted after the deadline, and before who
- * frees waits for them. */
-#define WAITING_SOFT 256
-#define WAITING_HARD 1024
-#define DEADLINE_US  1000000
+#define STEP 16
+/* After so long late CPUs are interrupted, if half of what may wait on a CPU does. */
+#define DEADLINE_US 1000000
 
 /* Runs with leaves have no page-table pages, and would have to get rid of them. */
 enum run_kind { RUN_TABLES, RUN_LEAVES, RUN_KINDS };
@@ -57,6 +59,8 @@ static DEFINE_PER_CPU(struct units_cache, units_cache);
 
 bool vmap_units_on __read_mostly;
 static unsigned keep_units __read_mostly;    /* ready units of a CPU */
+static unsigned freed_units __read_mostly;   /* freed ones, before some go back */
+static unsigned wait_units __read_mostly;    /* freed ones, before who frees waits for late CPUs */
 static unsigned advance_units __read_mostly; /* freed ones that begin a generation */
 static uint64_t kept_share __read_mostly;    /* frames=safe: that may wait on a CPU */
 
@@ -74,9 +78,13 @@ static inline unsigned run_class(unsigned units, bool leaves)
 static void set_bounds(void)
 {
     uint64_t fair = vmap_config.range_size / BLOCK_SIZE / RANGE_SHARE / smp_cpus();
-    uint64_t keep = MAX(KEEP_MIN, MIN(KEEP_MAX, KEEP_TOTAL / smp_cpus()));
+    uint64_t keep = MAX(KEEP_MIN, MIN(KEEP_MAX, KEEP_TOTAL / smp_cpus())), freed;
 
-    keep_units = (unsigned)MIN(keep, fair);
+    keep_units = (unsigned)MIN(keep, DIV_ROUND_UP(fair, 2));
+    freed = MIN((uint64_t)FREED_MAX, page_total() / MEMORY_SHARE / smp_cpus());
+    freed_units = (unsigned)MIN(freed, fair - keep_units);
+    /* Not less in a small range: who is short of addresses waits in any case. */
+    wait_units = (unsigned)MAX(freed * 2, (uint64_t)UNITS_MAX * 4);
     advance_units = MIN(ADVANCE_UNITS, MAX(keep_units / 2, 1u));
     kept_share = purge_lazy_limit() / smp_cpus();
 }
@@ -318,7 +326,7 @@ static uint64_t kept_total(void)
 /* More waits here than should: reminds who is late, and waits where there is no other bound. */
 static void press_laggards(struct units_cache *c, uint64_t stamp)
 {
-    bool wait = READ_ONCE(c->waiting_units) >= WAITING_HARD;
+    bool wait = READ_ONCE(c->waiting_units) >= wait_units;
 
     tlb_gen_advance(stamp);
     tlb_gen_check();
@@ -326,7 +334,7 @@ static void press_laggards(struct units_cache *c, uint64_t stamp)
         wait = kept_total() > purge_lazy_limit();
     if (wait) {
         tlb_gen_sync(stamp);
-    } else if (READ_ONCE(c->waiting_units) >= WAITING_SOFT &&
+    } else if (READ_ONCE(c->waiting_units) >= wait_units / 2 &&
                rdtsc() - READ_ONCE(c->advanced_at) > clock_us_to_cycles(DEADLINE_US)) {
         WRITE_ONCE(c->advanced_at, rdtsc());
         tlb_gen_kick(stamp, false);
@@ -359,8 +367,8 @@ bool units_give(struct vm_area *a)
     uint64_t stamp;
     bool advance;
 
-    if (!vmap_units_on || a->end - a->start > UNITS_MAX * BLOCK_SIZE ||
-        !IS_ALIGNED(a->start | a->end, BLOCK_SIZE) || a->kind == VM_KIND_PCPU)
+    if (a->end - a->start > UNITS_MAX * BLOCK_SIZE || !IS_ALIGNED(a->start | a->end, BLOCK_SIZE) ||
+        a->kind == VM_KIND_PCPU)
         return false;
     flags = irq_save();
     c = this_cpu_ptr(&units_cache);
@@ -368,11 +376,11 @@ bool units_give(struct vm_area *a)
     advance = push_waiting(c, a);
     stamp = c->last_stamp;
     if (advance)
-        c->advanced_at = c->waiting_units < WAITING_SOFT ? rdtsc() : c->advanced_at;
+        c->advanced_at = c->waiting_units < wait_units / 2 ? rdtsc() : c->advanced_at;
     spin_unlock_irqrestore(&c->lock, flags);
     if (advance)
         tlb_gen_advance(stamp);
-    if (likely(READ_ONCE(c->waiting_units) <= keep_units + advance_units &&
+    if (likely(READ_ONCE(c->waiting_units) <= freed_units &&
                READ_ONCE(c->kept_frames) <= kept_share))
         return true;
     /* Above the bound: what can go, goes. */
@@ -383,8 +391,13 @@ bool units_give(struct vm_area *a)
     recycle(c, STEP, &surplus, &kept);
     spin_unlock_irqrestore(&c->lock, flags);
     free_kept(c, &surplus, &kept);
-    give_surplus(&surplus);
-    if (READ_ONCE(c->waiting_units) >= WAITING_SOFT || READ_ONCE(c->kept_frames) > kept_share)
+    if (!list_empty(&surplus)) {
+        give_surplus(&surplus);
+        /* Units with tables are wanted again soon: not at each turn. */
+        if (!in_irq() && ptmap_pages() > page_total() / MEMORY_SHARE)
+            purge_reclaim_tables_if_many();
+    }
+    if (READ_ONCE(c->waiting_units) >= wait_units / 2 || READ_ONCE(c->kept_frames) > kept_share)
         press_laggards(c, stamp);
     return true;
 }
@@ -482,7 +495,7 @@ bool units_find_freed(uintptr_t addr, struct vm_area *copy)
 /* The stacks of ready frames are for task context, and for what nobody must look at. */
 static bool frames_ready(void)
 {
-    return vmap_units_on && !tlb_gen_fast_forbidden() && !in_irq();
+    return !tlb_gen_fast_forbidden() && !in_irq();
 }
 
 bool units_can_fill(unsigned flags, int node)
@@ -524,7 +537,7 @@ bool units_empty(struct vm_area *a)
     uint64_t pages = a->nr_pages;
     uintptr_t va = a->start;
 
-    if (!a->plain || !frames_ready() || !frames_room(1))
+    if (!frames_ready() || !frames_room(1))
         return false;
     while (pages) {
         unsigned left = (unsigned)MIN(pages, (uint64_t)BLOCK_PAGES), n;

@@ -37,6 +37,8 @@ BOOTS = {
     "1": f"design=metalmap {COMMON} nr_pages=1 tests=" + ",".join(FAMILY + WORKLOADS),
     "16": f"design=metalmap {COMMON} nr_pages=16 tests=fix_size_alloc_test",
     "64": f"design=metalmap {COMMON} nr_pages=64 tests=fix_size_alloc_test,vm_map_ram_test",
+    "129": f"design=metalmap {COMMON} nr_pages=129 tests=fix_size_alloc_test",
+    "256": f"design=metalmap {COMMON} nr_pages=256 tests=fix_size_alloc_test",
     "2024": f"design=2024 {COMMON} nr_pages=1 tests=fix_size_alloc_test,vm_map_ram_test",
 }
 
@@ -65,6 +67,8 @@ COSTS = [
     cost("fix_size 1 page", "1", "fix_size_alloc_test", 150, 3250),
     cost("fix_size 16 pages", "16", "fix_size_alloc_test", 350, 8723),
     cost("fix_size 64 pages", "64", "fix_size_alloc_test", 1000, 26984),
+    cost("fix_size 129 pages", "129", "fix_size_alloc_test", 3000),
+    cost("fix_size 256 pages", "256", "fix_size_alloc_test", 4000),
     cost("full_fit", "1", "full_fit_alloc_test", "fix_size 1 page", 3741),
     cost("random_size", "1", "random_size_alloc_test", 1000, 21823),
     cost("long_busy_list 100 + 1 pages", "1", "long_busy_list_alloc_test", 2000, 44873),
