@@ -73,15 +73,13 @@ struct busy_tree *node_busy_tree(void)
 /* lock= */
 static void init_busy(struct busy_tree *t)
 {
-    static const uint32_t waits[] = {[LOCK_AUTO] = SPIN_AUTO,
-                                     [LOCK_TAS] = SPIN_TAS,
-                                     [LOCK_TICKET] = SPIN_TICKET,
-                                     [LOCK_MCS] = SPIN_MCS,
-                                     [LOCK_RW] = SPIN_AUTO};
+    static const uint32_t waits[] = {
+        [LOCK_AUTO] = SPIN_AUTO, [LOCK_TAS] = SPIN_TAS, [LOCK_TICKET] = SPIN_TICKET,
+        [LOCK_MCS] = SPIN_MCS,   [LOCK_RW] = SPIN_AUTO, [LOCK_RWSPIN] = SPIN_AUTO};
 
     busy_class.wait = waits[vmap_config.lock];
-    busy_init(t, &busy_class, vmap_config.lock == LOCK_RW);
-    rw_init(&t->rwlock, &busy_read_class, &busy_write_class);
+    busy_init(t, &busy_class, vmap_config.lock == LOCK_RW || vmap_config.lock == LOCK_RWSPIN);
+    rw_init(&t->rwlock, &busy_read_class, &busy_write_class, vmap_config.lock == LOCK_RWSPIN);
 }
 
 err_t node_init(unsigned count, bool pools)
