@@ -8,7 +8,7 @@
 #include "lib/base.h"
 
 enum vmap_design { DESIGN_2010, DESIGN_2023, DESIGN_2024, DESIGN_METALMAP, DESIGNS };
-enum vmap_lock { LOCK_AUTO, LOCK_TAS, LOCK_TICKET, LOCK_MCS, LOCK_RW };
+enum vmap_lock { LOCK_AUTO, LOCK_TAS, LOCK_TICKET, LOCK_MCS, LOCK_RW, LOCK_RWSPIN };
 
 /* All that distinguishes the designs; constant between vmap_init() and vmap_exit(). Booleans are
  * named after the value of their option that is not that of Linux in 2024. */

@@ -12,7 +12,7 @@
 #include <arch/smp.h>
 
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
-static const char *const lock_names[] = {"auto", "tas", "ticket", "mcs", "rw", NULL};
+static const char *const lock_names[] = {"auto", "tas", "ticket", "mcs", "rw", "rwspin", NULL};
 
 /* Blocks of a CPU are no use to another: below this much, one could find no addresses while others
  * have some to spare. */

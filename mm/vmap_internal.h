@@ -277,6 +277,7 @@ uint64_t pblock_count(void);
 bool pblock_check(void);
 
 /* vmap_purge.c. */
+bool purge_is_mine(void); /* this CPU has the purge's mutex */
 /* Ranges to flush: few small ones stay apart, else one full flush. */
 struct vmap_flush {
     uintptr_t start, end; /* empty when start >= end */

@@ -73,15 +73,13 @@ struct busy_tree *node_busy_tree(void)
 /* lock= */
 static void init_busy(struct busy_tree *t)
 {
-    static const uint32_t waits[] = {[LOCK_AUTO] = SPIN_AUTO,
-                                     [LOCK_TAS] = SPIN_TAS,
-                                     [LOCK_TICKET] = SPIN_TICKET,
-                                     [LOCK_MCS] = SPIN_MCS,
-                                     [LOCK_RW] = SPIN_AUTO};
+    static const uint32_t waits[] = {
+        [LOCK_AUTO] = SPIN_AUTO, [LOCK_TAS] = SPIN_TAS, [LOCK_TICKET] = SPIN_TICKET,
+        [LOCK_MCS] = SPIN_MCS,   [LOCK_RW] = SPIN_AUTO, [LOCK_RWSPIN] = SPIN_AUTO};
 
     busy_class.wait = waits[vmap_config.lock];
-    busy_init(t, &busy_class, vmap_config.lock == LOCK_RW);
-    rw_init(&t->rwlock, &busy_read_class, &busy_write_class);
+    busy_init(t, &busy_class, vmap_config.lock == LOCK_RW || vmap_config.lock == LOCK_RWSPIN);
+    rw_init(&t->rwlock, &busy_read_class, &busy_write_class, vmap_config.lock == LOCK_RWSPIN);
 }
 
 err_t node_init(unsigned count, bool pools)
@@ -172,12 +170,12 @@ static struct vm_area *busy_exact(struct busy_tree *t, uintptr_t addr)
 static void busy_hide(struct busy_tree *t, struct vm_area *a)
 {
     if (vmap_config.search_walk) {
-        a->state = AREA_HIDDEN;
+        WRITE_ONCE(a->state, AREA_HIDDEN); /* partner: walk_take_freed() */
     } else {
         rb_erase(&t->root, &a->rb, NULL);
         a->state = AREA_ALONE;
     }
-    t->count--;
+    WRITE_ONCE(t->count, t->count - 1);
 }
 
 void node_busy_reserve(struct vm_area *a)
@@ -205,7 +203,7 @@ static void busy_describe(struct busy_tree *t, struct vm_area *a)
         return;
     }
     flags = busy_lock(t);
-    a->state = AREA_WHOLE;
+    WRITE_ONCE(a->state, AREA_WHOLE); /* partner: walk_take_freed() */
     busy_unlock(t, flags);
 }
 
@@ -377,8 +375,8 @@ static bool busy_find_freed(uintptr_t addr, struct vm_area *copy)
         return false;
     a = busy_floor(t, addr);
     hit = a && addr < a->end && READ_ONCE(a->state) >= AREA_FREED;
-    if (hit)
-        *copy = *a;
+    if (hit) /* not the list, which is the purge's */
+        memcpy(copy, a, offsetof(struct vm_area, list));
     busy_read_unlock(t, flags);
     return hit;
 }

@@ -29,9 +29,9 @@ struct rw_waiter {
 
 static struct lock_class queue_class = {.name = "rwlock.queue"};
 
-void rw_init(struct rwlock *l, struct lock_class *read, struct lock_class *write)
+void rw_init(struct rwlock *l, struct lock_class *read, struct lock_class *write, bool spins)
 {
-    *l = (struct rwlock){.read = read, .write = write};
+    *l = (struct rwlock){.read = read, .write = write, .spins = spins};
     spin_init(&l->queue_lock, &queue_class);
 }
 
@@ -134,7 +134,7 @@ static unsigned long take(struct rwlock *l, bool write, uintptr_t ip)
 
     if (waits) {
         spin_count_contended();
-        if (in_irq() || !(flags & RFLAGS_IF)) {
+        if (l->spins || in_irq() || !(flags & RFLAGS_IF)) {
             spin_for(l, write);
         } else {
             irq_restore(flags);

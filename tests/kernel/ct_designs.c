@@ -211,28 +211,33 @@ static void look_up(void *arg)
     KT_EXPECT(find_vm_area(arg, &info) && info.start == arg);
 }
 
-KTEST(option_lock, "lock=rw: lookups are readers, allocations and frees are writers")
+static void check_lock(unsigned lock)
 {
     struct lockstat reads, writes;
-    struct vmap_config c;
+    struct vmap_config c = plain();
     void *p;
 
+    c.lock = lock;
+    if (!build(&c))
+        return;
+    p = vmalloc(PAGE_SIZE);
+    KT_EXPECT(p);
+    reads = kt_lockstat("vmap_node.busy-R");
+    writes = kt_lockstat("vmap_node.busy-W");
+    kt_on_cpu(kt_other_cpu(), look_up, p);
+    KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-R").acquisitions, reads.acquisitions + 1);
+    KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-W").acquisitions, writes.acquisitions);
+    vfree(p);
+    KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-R").acquisitions, reads.acquisitions + 1);
+    KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-W").acquisitions, writes.acquisitions + 1);
+}
+
+KTEST(option_lock, "lock=rw, rwspin: lookups are readers, allocations and frees are writers")
+{
     own = vmap_config;
     KT_ASSERT(kt_lockstat_begin());
-    c = plain();
-    c.lock = LOCK_RW;
-    if (build(&c)) {
-        p = vmalloc(PAGE_SIZE);
-        KT_EXPECT(p);
-        reads = kt_lockstat("vmap_node.busy-R");
-        writes = kt_lockstat("vmap_node.busy-W");
-        kt_on_cpu(kt_other_cpu(), look_up, p);
-        KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-R").acquisitions, reads.acquisitions + 1);
-        KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-W").acquisitions, writes.acquisitions);
-        vfree(p);
-        KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-R").acquisitions, reads.acquisitions + 1);
-        KT_EXPECT_EQ(kt_lockstat("vmap_node.busy-W").acquisitions, writes.acquisitions + 1);
-    }
+    check_lock(LOCK_RW);
+    check_lock(LOCK_RWSPIN);
     counting_end();
 }
 
@@ -398,7 +403,7 @@ static struct vmap_config random_config(struct rng *r)
     struct vmap_config c = plain();
 
     c.nodes = 1 + (unsigned)rng_below(r, 4);
-    c.lock = (unsigned)rng_below(r, LOCK_RW + 1);
+    c.lock = (unsigned)rng_below(r, LOCK_RWSPIN + 1);
     c.lazy_max = rng_below(r, 2) ? 64 : 0;
     c.blocks_all = rng_below(r, 3) == 0;
     c.index_table = c.blocks_all || rng_below(r, 3) == 0;

@@ -145,18 +145,28 @@ static void rw_turns(void *arg)
     }
 }
 
-KTEST(rw_lock,
-      "the sleeping lock: writers alone, readers together, handlers in between, nobody left asleep")
+static void check_rw(bool spins)
 {
-    shared.turns = kt_scaled(4000);
+    shared.turns = kt_scaled(spins ? 800 : 4000);
     shared.count = shared.twin = shared.seen = 0;
-    rw_init(&shared.rw, &read_class, &write_class);
+    rw_init(&shared.rw, &read_class, &write_class, spins);
     kt_on_few(rw_turns, NULL);
     KT_EXPECT_EQ(shared.count, (kt_few() + 1) / 2 * shared.turns);
     KT_EXPECT_EQ(shared.twin, shared.count);
     KT_EXPECT(shared.seen != 0);
     KT_EXPECT_EQ(shared.rw.val, 0);
     KT_EXPECT(!shared.rw.head);
+}
+
+KTEST(rw_lock,
+      "the sleeping lock: writers alone, readers together, handlers in between, nobody left asleep")
+{
+    check_rw(false);
+}
+
+KTEST(rw_lock_spins, "the same lock where all waiters spin")
+{
+    check_rw(true);
 }
 
 /* ---- statistics ---- */

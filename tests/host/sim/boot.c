@@ -27,8 +27,8 @@ static void must(bool ok, const char *what)
     exit(2);
 }
 
-const char *const sim_mix_names[SIM_MIXES] = {"blocks", "index", "flush",   "search",
-                                              "insert", "purge", "vbindex", "lock"};
+const char *const sim_mix_names[SIM_MIXES] = {"blocks", "index",   "flush", "search", "insert",
+                                              "purge",  "vbindex", "lock",  "spins"};
 
 static void mix_one(struct vmap_config *c, unsigned i)
 {
@@ -38,7 +38,7 @@ static void mix_one(struct vmap_config *c, unsigned i)
     if (i < ARRAY_SIZE(fields))
         *fields[i] = !*fields[i];
     else
-        c->lock = LOCK_RW;
+        c->lock = i == ARRAY_SIZE(fields) ? LOCK_RW : LOCK_RWSPIN;
     if (c->index_table || c->search_walk)
         c->pools = false;
     if (c->search_walk)

@@ -9,6 +9,8 @@
  * can sleep: it has interrupts masked, as with a spinlock, because interrupt handlers take the same
  * lock. Where nobody can sleep (in handlers, with interrupts masked) a waiter spins, and goes
  * before the queue: what it waits for may be below it.
+ *
+ * With `spins` all waiters do that: the plain rwlock_t, whose readers may keep a writer out.
  */
 #ifndef ARCH_RWLOCK_H
 #define ARCH_RWLOCK_H
@@ -23,10 +25,11 @@ struct rwlock {
     struct spinlock queue_lock;
     struct rw_waiter *head, *tail;   /* queue_lock */
     struct lock_class *read, *write; /* for the statistics */
+    bool spins;                      /* constant after rw_init() */
 };
 
 /* Boot CPU, or before anyone else knows it. */
-void rw_init(struct rwlock *l, struct lock_class *read, struct lock_class *write);
+void rw_init(struct rwlock *l, struct lock_class *read, struct lock_class *write, bool spins);
 /* As spin_lock_irqsave() and its kin. Not in NMI, except rw_read_trylock(). */
 unsigned long rw_read_lock(struct rwlock *l);
 bool rw_read_trylock(struct rwlock *l); /* interrupts masked by the caller */
