@@ -100,6 +100,7 @@ err_t vmap_cpu_init(unsigned cpu)
 
     frames_cpu_init(cpu);
     purge_set_limit();
+    pblock_set_limits();
     return err == OK ? pblock_cpu_init(cpu) : err;
 }
 

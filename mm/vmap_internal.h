@@ -261,6 +261,7 @@ struct pblock;
 err_t pblock_init(void);
 bool pblock_exit(void);
 err_t pblock_cpu_init(unsigned cpu);
+void pblock_set_limits(void); /* when the number of CPUs has changed */
 /* What a free found; see vmap_pcpu.h for the paths that take and give slots. */
 enum pblock_result { PBLOCK_OK, PBLOCK_NOT_ONE, PBLOCK_BAD };
 /* In a read section: the live mapping around addr, or the first that ends above it. */
