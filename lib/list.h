@@ -68,10 +68,10 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
  * be aligned otherwise. */
 #define LIST_FOR_(pos, h, m, it)                                                                   \
     for (struct list_head *it = (h)->next;                                                         \
-         it != (h) && ((pos) = list_entry(it, typeof(*(pos)), m), true); it = it->next)
+         it != (h) ? ((pos) = list_entry(it, typeof(*(pos)), m), true) : false; it = it->next)
 #define LIST_FOR_SAFE_(pos, tmp, h, m, it, nx)                                                     \
     for (struct list_head *it = (h)->next, *nx = it->next;                                         \
-         it != (h) && ((pos) = list_entry(it, typeof(*(pos)), m), (void)sizeof(tmp), true);        \
+         it != (h) ? ((pos) = list_entry(it, typeof(*(pos)), m), (void)sizeof(tmp), true) : false; \
          it = nx, nx = it->next)
 #define list_for_each_entry(pos, h, m) LIST_FOR_(pos, h, m, CONCAT(it_, __COUNTER__))
 /* pos may be taken out or freed. tmp is kept for the usual form of the call. */

@@ -422,7 +422,8 @@ static __always_inline void *alloc_some(unsigned pages, void *caller)
         return NULL;
     f->n = n -= pages;
     frames_to_table(&b->table[at], &f->entry[n], pages);
-    return take_slots(b, at, FAST_KIND(pages), caller, pages + 1);
+    /* Read again: that is cheaper than a register kept over the loop. */
+    return take_slots(b, READ_ONCE(b->cursor), FAST_KIND(pages), caller, pages + 1);
 }
 
 static __noinline void *alloc_more(size_t size, void *caller)
@@ -621,7 +622,7 @@ static __noinline void free_more(struct pblock *b, const void *p, void *caller)
     WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
     frames_from_table(&f->entry[f->n], &b->table[at], d.pages);
     f->n += d.pages;
-    pblock_note_free(b->home, b, at, d.span);
+    slot_bits_set(b->pending, at, d.span);
 }
 
 void vfree(const void *p)
@@ -718,23 +719,31 @@ static __noinline void *map_ram_long(struct page **pages, unsigned count, void *
     return p;
 }
 
-/* node is for bookkeeping only, as in Linux: the frames are the caller's. */
-static __noinline void *map_ram_more(struct page **pages, unsigned count, void *caller)
+/* NULL: no room, nothing has changed. */
+static __always_inline void *map_ram_some(struct page **pages, unsigned count, void *caller)
 {
     struct pblock *b = active_block();
-    unsigned at = b->cursor, n;
-    pte_t *pte;
+    unsigned at = b->cursor;
 
-    if (unlikely(at + count > b->limit)) {
-        if (!pblock_room(count))
-            return map_ram_long(pages, count, caller);
-        b = active_block();
-        at = b->cursor;
-    }
-    pte = &b->table[at];
-    n = count;
-    FRAMES_UNROLL(n, pte_write(pte++, page_to_pte(*pages++, PAGE_KERNEL)));
-    return take_slots(b, at, RAM_KIND(count), caller, count);
+    if (unlikely(at + count > b->limit))
+        return NULL;
+    pages_to_table(&b->table[at], pages, count);
+    /* Read again: that is cheaper than a register kept over the loop. */
+    return take_slots(b, READ_ONCE(b->cursor), RAM_KIND(count), caller, count);
+}
+
+static __noinline void *map_ram_refill(struct page **pages, unsigned count, void *caller)
+{
+    void *p = pblock_room(count) ? map_ram_some(pages, count, caller) : NULL;
+
+    return likely(p) ? p : map_ram_long(pages, count, caller);
+}
+
+static __noinline void *map_ram_more(struct page **pages, unsigned count, void *caller)
+{
+    void *p = map_ram_some(pages, count, caller);
+
+    return likely(p) ? p : map_ram_refill(pages, count, caller);
 }
 
 /* node is for bookkeeping only, as in Linux: the frames are the caller's. */
@@ -780,15 +789,14 @@ static __noinline void unmap_ram_long(const void *p, unsigned count, void *calle
 static __noinline void unmap_ram_more(struct pblock *b, const void *p, unsigned count, void *caller)
 {
     unsigned at = ((uintptr_t)p & (BLOCK_SIZE - 1)) >> PAGE_SHIFT;
-    pte_t *pte = &b->table[at];
 
     if (unlikely(count - 1 >= PBLOCK_MAX_ALLOC || pslot_what(&b->slots[at]) != RAM_KIND(count))) {
         unmap_ram_long(p, count, caller);
         return;
     }
     WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
-    pblock_note_free(b->home, b, at, count);
-    FRAMES_UNROLL(count, pte_write(pte++, 0));
+    table_zero(&b->table[at], count);
+    slot_bits_set(b->pending, at, count);
 }
 
 void vm_unmap_ram(const void *p, unsigned count)

@@ -103,6 +103,7 @@ err_t vmap_cpu_init(unsigned cpu)
     frames_cpu_init(cpu);
     purge_set_limit();
     units_cpu_init(cpu);
+    pblock_set_limits();
     return err == OK ? pblock_cpu_init(cpu) : err;
 }
 

@@ -324,7 +324,7 @@ void area_space_give_list(struct list_head *list)
             list_del(&a->list);
             give_locked(a, &surplus);
         }
-        space.longest_hold = MAX(space.longest_hold, rdtsc() - begin);
+        WRITE_ONCE(space.longest_hold, MAX(space.longest_hold, rdtsc() - begin));
         spin_unlock_irqrestore(&space.lock, flags);
     }
     list_for_each_entry_safe (a, tmp, &surplus, list)

@@ -9,6 +9,7 @@
 #ifndef MM_VMAP_BUSY_H
 #define MM_VMAP_BUSY_H
 
+#include "lib/assert.h"
 #include "mm/vmap_internal.h"
 #include <arch/rwlock.h>
 
@@ -23,6 +24,15 @@ struct busy_tree {
 
 /* The only one there is, for search=walk, which has one node. */
 struct busy_tree *node_busy_tree(void);
+
+/* In the reader-writer lock's queue one may be interrupted, by a handler that waits for the purge
+ * mutex, and holds up all behind. So who has that mutex waits outside the queue, as rwlock.c does
+ * with interrupts masked. */
+static inline void rw_queue_allow(unsigned long flags)
+{
+    if (likely(!purge_is_mine()))
+        irq_restore(flags);
+}
 
 /* A tree with the other lock never has this one free. */
 static inline void busy_init(struct busy_tree *t, struct lock_class *class, bool rw)
@@ -43,8 +53,9 @@ static inline unsigned long busy_lock(struct busy_tree *t)
         spin_lock(&t->lock);
         return flags;
     }
-    irq_restore(flags);
-    return rw_write_lock(&t->rwlock);
+    rw_queue_allow(flags);
+    rw_write_lock(&t->rwlock);
+    return flags;
 }
 static inline void busy_unlock(struct busy_tree *t, unsigned long flags)
 {
@@ -64,8 +75,9 @@ static inline unsigned long busy_read_lock(struct busy_tree *t)
         spin_lock(&t->lock);
         return flags;
     }
-    irq_restore(flags);
-    return rw_read_lock(&t->rwlock);
+    rw_queue_allow(flags);
+    rw_read_lock(&t->rwlock);
+    return flags;
 }
 /* Does not wait; false: interrupts are as they were. */
 static inline bool busy_read_trylock(struct busy_tree *t, unsigned long *flags)
@@ -103,7 +115,7 @@ static inline void busy_link(struct busy_tree *t, struct vm_area *a)
     }
     rb_link(&a->rb, parent, link);
     rb_insert_fixup(&t->root, &a->rb, NULL);
-    t->count++;
+    WRITE_ONCE(t->count, t->count + 1); /* partner: node_busy_count() */
 }
 
 /* With the lock: the area with the highest start at or below addr. */

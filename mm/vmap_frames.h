@@ -32,30 +32,61 @@ void frames_drain_local(void);
 /* Frames in all stacks. */
 uint64_t frames_count(void);
 
-/* Eight at a time: the loop's own instructions are most of the cost of larger areas. */
-#define FRAMES_UNROLL(n, step)                                                                     \
+/*
+ * Does `step(i)` for 0 <= i < n, sixteen without a branch: the loop's own instructions are most of
+ * the cost of larger areas. `move(k)` advances the pointers that step uses by k.
+ */
+#define FRAMES_TIMES_(k, step, move)                                                               \
     do {                                                                                           \
-        for (; (n) >= 8; (n) -= 8) {                                                               \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-            step;                                                                                  \
-        }                                                                                          \
-        for (; (n) > 0; (n)--)                                                                     \
-            step;                                                                                  \
+        _Pragma("GCC unroll 16") for (unsigned i_ = 0; i_ < (k); i_++) step(i_);                   \
+        move(k);                                                                                   \
+    } while (0)
+#define FRAMES_UNROLL(n, step, move)                                                               \
+    do {                                                                                           \
+        for (unsigned left_ = (n) / 16; left_; left_--)                                            \
+            FRAMES_TIMES_(16, step, move);                                                         \
+        if ((n)&8)                                                                                 \
+            FRAMES_TIMES_(8, step, move);                                                          \
+        if ((n)&4)                                                                                 \
+            FRAMES_TIMES_(4, step, move);                                                          \
+        if ((n)&2)                                                                                 \
+            FRAMES_TIMES_(2, step, move);                                                          \
+        if ((n)&1)                                                                                 \
+            step(0);                                                                               \
     } while (0)
 
 static __always_inline void frames_to_table(pte_t *to, const pte_t *from, unsigned n)
 {
-    FRAMES_UNROLL(n, pte_write(to++, *from++));
+#define STEP_(i) pte_write(to + (i), from[i])
+#define MOVE_(k) (to += (k), from += (k))
+    FRAMES_UNROLL(n, STEP_, MOVE_);
+#undef STEP_
+#undef MOVE_
 }
 static __always_inline void frames_from_table(pte_t *to, pte_t *from, unsigned n)
 {
-    FRAMES_UNROLL(n, (*to++ = pte_read(from), pte_write(from++, 0)));
+#define STEP_(i) (to[i] = pte_read(from + (i)), pte_write(from + (i), 0))
+#define MOVE_(k) (to += (k), from += (k))
+    FRAMES_UNROLL(n, STEP_, MOVE_);
+#undef STEP_
+#undef MOVE_
+}
+/* Frames that are the caller's. */
+static __always_inline void pages_to_table(pte_t *to, struct page *const *from, unsigned n)
+{
+#define STEP_(i) pte_write(to + (i), page_to_pte(from[i], PAGE_KERNEL))
+#define MOVE_(k) (to += (k), from += (k))
+    FRAMES_UNROLL(n, STEP_, MOVE_);
+#undef STEP_
+#undef MOVE_
+}
+static __always_inline void table_zero(pte_t *to, unsigned n)
+{
+#define STEP_(i) pte_write(to + (i), 0)
+#define MOVE_(k) (to += (k))
+    FRAMES_UNROLL(n, STEP_, MOVE_);
+#undef STEP_
+#undef MOVE_
 }
 
 #endif

@@ -305,6 +305,7 @@ struct pblock;
 err_t pblock_init(void);
 bool pblock_exit(void);
 err_t pblock_cpu_init(unsigned cpu);
+void pblock_set_limits(void); /* when the number of CPUs has changed */
 /* What a free found; see vmap_pcpu.h for the paths that take and give slots. */
 enum pblock_result { PBLOCK_OK, PBLOCK_NOT_ONE, PBLOCK_BAD };
 /* In a read section: the live mapping around addr, or the first that ends above it. */
@@ -320,6 +321,7 @@ uint64_t pblock_count(void);
 bool pblock_check(void);
 
 /* vmap_purge.c. */
+bool purge_is_mine(void); /* this CPU has the purge's mutex */
 /* Ranges to flush: few small ones stay apart, else one full flush. */
 struct vmap_flush {
     uintptr_t start, end; /* empty when start >= end */

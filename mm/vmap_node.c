@@ -184,12 +184,12 @@ static struct vm_area *busy_exact(struct busy_tree *t, uintptr_t addr)
 static void busy_hide(struct busy_tree *t, struct vm_area *a)
 {
     if (vmap_config.search_walk) {
-        a->state = AREA_HIDDEN;
+        WRITE_ONCE(a->state, AREA_HIDDEN); /* partner: walk_take_freed() */
     } else {
         rb_erase(&t->root, &a->rb, NULL);
         a->state = AREA_ALONE;
     }
-    t->count--;
+    WRITE_ONCE(t->count, t->count - 1);
 }
 
 void node_busy_reserve(struct vm_area *a)
@@ -217,7 +217,7 @@ static void busy_describe(struct busy_tree *t, struct vm_area *a)
         return;
     }
     flags = busy_lock(t);
-    a->state = AREA_WHOLE;
+    WRITE_ONCE(a->state, AREA_WHOLE); /* partner: walk_take_freed() */
     busy_unlock(t, flags);
 }
 
@@ -431,8 +431,8 @@ static bool busy_find_freed(uintptr_t addr, struct vm_area *copy)
         return false;
     a = busy_floor(t, addr);
     hit = a && addr < a->end && READ_ONCE(a->state) >= AREA_FREED;
-    if (hit)
-        *copy = *a;
+    if (hit) /* not the list, which is the purge's */
+        memcpy(copy, a, offsetof(struct vm_area, list));
     busy_read_unlock(t, flags);
     return hit;
 }

@@ -25,6 +25,14 @@ static struct cache *pblock_cache;
 static uint64_t block_total; /* atomic */
 /* Stands for "no active block": has no room. */
 static struct pblock no_block;
+/* Empty blocks that a queue keeps: at least, and at most. */
+static struct {
+    unsigned least, most;
+} keep __read_mostly;
+/* When a queue last began a generation. */
+static struct {
+    uint64_t at;
+} advanced __cacheline;
 
 err_t pblock_init(void)
 {
@@ -48,17 +56,28 @@ err_t pblock_cpu_init(unsigned cpu)
         list_init(&q->partial);
         list_init(&q->empty);
         list_init(&q->dirty);
-        list_init(&q->waiting);
+        list_init(&q->waiting[0]);
+        list_init(&q->waiting[1]);
     }
     return OK;
 }
 
+/* Their table pages and bookkeeping are memory that nobody else has, their addresses, of a small
+ * range, what others need: all queues together keep at most an eighth of the range and a 32nd of
+ * memory. */
+void pblock_set_limits(void)
+{
+    unsigned cpus = smp_cpus();
+    uint64_t addresses = vmap_config.range_size / BLOCK_SIZE / 8 / cpus;
+    uint64_t memory = page_total() / 32 / PBLOCK_OWN_PAGES / cpus;
+
+    keep.most = (unsigned)MIN(MIN(addresses, memory), (uint64_t)PBLOCK_WAITING_HARD);
+    keep.least = MIN(MAX(8u, MIN(64u, 4096 / cpus)), keep.most);
+}
+
 unsigned pblock_keep_empty(void)
 {
-    uint64_t fair = vmap_config.range_size / BLOCK_SIZE / 8 / smp_cpus();
-
-    /* Of a small range others need their share. */
-    return (unsigned)MIN((uint64_t)MAX(8u, MIN(64u, 4096 / smp_cpus())), fair);
+    return keep.least;
 }
 
 uint64_t pblock_count(void)
@@ -147,31 +166,45 @@ static void leave_run(struct pqueue *q, struct pblock *b)
 {
     unsigned taken = b->cursor - b->run_start;
 
-    if (taken) {
+    if (taken == BLOCK_PAGES) {
+#pragma GCC unroll 8
+        for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
+            b->used[w] = ~0ULL;
+    } else if (taken) {
         slot_bits_set(b->used, b->run_start, taken);
-        b->free -= (uint16_t)taken;
-        q->used_pages += taken;
     }
-    b->run_start = b->cursor = b->limit = 0;
+    b->free -= (uint16_t)taken;
+    q->used_pages += taken;
+    b->run_start = b->run_end = b->cursor = b->limit = 0;
+}
+
+/* Where the short way ends once [.., end) is taken. The larger the operations the fewer they are,
+ * and the smaller a part of them upkeep is. */
+static void open_chapter(struct pblock *b, unsigned end, unsigned n)
+{
+    unsigned chapter = n <= 8 ? PBLOCK_CHAPTER : n <= 32 ? 2 * PBLOCK_CHAPTER : BLOCK_PAGES;
+
+    b->limit = MIN(ALIGN_UP(end, chapter), b->run_end);
 }
 
 /* Starts the first run at or behind `from` with room for n pages at `align`; false if there is
  * none. */
 static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned align)
 {
-    unsigned at;
+    unsigned at = 0;
 
     if (b->free < n)
         return false;
-    if (b->free == BLOCK_PAGES) { /* the usual one: no search */
-        b->limit = BLOCK_PAGES;
-        return true;
+    if (likely(b->free == BLOCK_PAGES)) { /* the usual one: no search */
+        b->run_end = BLOCK_PAGES;
+    } else {
+        at = bitmap_find_clear_run(b->used, BLOCK_PAGES, from, n, align);
+        if (at >= BLOCK_PAGES)
+            return false;
+        b->run_end = bitmap_next_set(b->used, BLOCK_PAGES, at);
     }
-    at = bitmap_find_clear_run(b->used, BLOCK_PAGES, from, n, align);
-    if (at >= BLOCK_PAGES)
-        return false;
     b->run_start = b->cursor = at;
-    b->limit = bitmap_next_set(b->used, BLOCK_PAGES, at);
+    open_chapter(b, at + n, n);
     return true;
 }
 
@@ -179,6 +212,7 @@ static bool any_pending(const struct pblock *b)
 {
     uint64_t any = 0;
 
+#pragma GCC unroll 8
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
         any |= b->pending[w];
     return any != 0;
@@ -188,48 +222,64 @@ static bool any_pending(const struct pblock *b)
 static void park(struct pqueue *q, struct pblock *b)
 {
     leave_run(q, b);
+    if (any_pending(b)) {
+        list_add(&b->link, &q->dirty); /* first: it is still in the caches */
+        b->state = PBLOCK_DIRTY;
+        q->dirty_blocks++;
+        return;
+    }
     if (b->free >= PBLOCK_PARTIAL_MIN)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
-    else if (any_pending(b))
-        list_move_to(b, &q->dirty, PBLOCK_DIRTY);
-    else {
+    else
         list_move_to(b, &q->full, PBLOCK_FULL);
-        b->queue = NULL;
-    }
+    b->queue = NULL;
 }
 
-/* Frees of other contexts become pending ones. */
-static void collect_remote(struct pqueue *q)
+/* Those of b that others have freed become pending ones. Returns how many. */
+static unsigned collect_block(struct pqueue *q, struct pblock *b)
 {
-    struct pblock *b;
+    unsigned n = 0;
 
-    if (!READ_ONCE(q->remote))
-        return;
-    b = ATOMIC_XCHG(q->remote, NULL);
-    while (b) {
-        struct pblock *next = b->remote_next;
+    /* Down before the bits are taken: who sets a bit later puts the block on the list again. */
+    ATOMIC_XCHG(b->remote_queued, 0);
+    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
+        uint64_t bits = READ_ONCE(b->remote[w]) ? ATOMIC_XCHG(b->remote[w], 0) : 0;
 
-        /* Down before the bits are taken: who sets a bit later puts the block on the list again. */
-        ATOMIC_XCHG(b->remote_queued, 0);
-        for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-            uint64_t bits = READ_ONCE(b->remote[w]) ? ATOMIC_XCHG(b->remote[w], 0) : 0;
+        for (; bits; bits &= bits - 1) {
+            unsigned slot = w * 64 + (unsigned)__builtin_ctzll(bits);
 
-            for (; bits; bits &= bits - 1) {
-                unsigned slot = w * 64 + (unsigned)__builtin_ctzll(bits);
-
-                pblock_note_free(q, b, slot, b->slots[slot].span);
-            }
+            pblock_note_free(q, b, slot, b->slots[slot].span);
+            n++;
         }
-        b = next;
+    }
+    return n;
+}
+
+/* Frees of other contexts, about `most` of them. */
+static void collect_remote(struct pqueue *q, unsigned most)
+{
+    unsigned n = 0;
+
+    if (!q->collecting) {
+        if (!READ_ONCE(q->remote))
+            return;
+        q->collecting = ATOMIC_XCHG(q->remote, NULL);
+    }
+    while (q->collecting && n < most) {
+        struct pblock *b = q->collecting;
+
+        q->collecting = b->remote_next; /* while it is queued nobody else writes that */
+        n += collect_block(q, b);
     }
 }
 
 /* In frames=safe the entries have kept the frames of what was freed: they go back now. */
 static void free_waiting_frames(struct pblock *b)
 {
+    const uint64_t *waiting = b->whole ? b->pending : b->waiting;
     unsigned slot;
 
-    bitmap_for_each_set (slot, b->waiting, BLOCK_PAGES) {
+    bitmap_for_each_set (slot, waiting, BLOCK_PAGES) {
         pte_t e = pte_read(&b->table[slot]);
 
         if (!e)
@@ -244,17 +294,27 @@ static void recycle(struct pqueue *q, struct pblock *b)
 {
     if (vmap_config.frames_safe)
         free_waiting_frames(b);
-#pragma GCC unroll 8
-    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-        uint64_t keep = ~b->waiting[w];
-
-        b->used[w] &= keep;
-        WRITE_ONCE(b->starts[w], b->starts[w] & keep);
-    }
-    b->free += b->waiting_pages; /* what `waiting` says no longer counts */
     q->used_pages -= b->waiting_pages;
-    b->waiting_pages = 0;
     q->waiting_blocks--;
+    b->free += b->waiting_pages;
+    b->waiting_pages = 0; /* what `waiting` says no longer counts */
+    if (likely(b->whole)) {
+        b->whole = false;
+#pragma GCC unroll 8
+        for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
+            b->pending[w] = b->used[w] = 0;
+            WRITE_ONCE(b->starts[w], 0);
+        }
+    } else {
+        q->waiting_parts--;
+#pragma GCC unroll 8
+        for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
+            uint64_t still = ~b->waiting[w];
+
+            b->used[w] &= still;
+            WRITE_ONCE(b->starts[w], b->starts[w] & still);
+        }
+    }
     if (b->free == BLOCK_PAGES) {
         list_move_to(b, &q->empty, PBLOCK_EMPTY);
         q->empty_blocks++;
@@ -263,10 +323,10 @@ static void recycle(struct pqueue *q, struct pblock *b)
     }
 }
 
-static void recycle_passed(struct pqueue *q, unsigned most)
+static void recycle_passed(struct pqueue *q, struct list_head *list, unsigned most)
 {
-    while (most-- && !list_empty(&q->waiting)) {
-        struct pblock *b = list_first_entry(&q->waiting, struct pblock, link);
+    while (most-- && !list_empty(list)) {
+        struct pblock *b = list_first_entry(list, struct pblock, link);
 
         if (!tlb_gen_passed(b->stamp))
             break;
@@ -275,23 +335,40 @@ static void recycle_passed(struct pqueue *q, unsigned most)
     }
 }
 
-/* Freed slots of b wait for generation `stamp`. */
+/* The stamp that some block of q has waited for longest; q has one that waits. */
+static uint64_t oldest_stamp(struct pqueue *q)
+{
+    uint64_t oldest = q->last_stamp;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(q->waiting); i++)
+        if (!list_empty(&q->waiting[i]))
+            oldest = MIN(oldest, list_first_entry(&q->waiting[i], struct pblock, link)->stamp);
+    return oldest;
+}
+
+/* Freed slots of b, `pages` of them, wait for generation `stamp`. */
 static void stamp_block(struct pqueue *q, struct pblock *b, unsigned pages, uint64_t stamp)
 {
+    b->whole = pages + b->free == BLOCK_PAGES;
+    if (unlikely(!b->whole)) {
+        q->waiting_parts++;
 #pragma GCC unroll 8
-    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-        b->waiting[w] = b->pending[w];
-        b->pending[w] = 0;
+        for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
+            b->waiting[w] = b->pending[w];
+            b->pending[w] = 0;
+        }
     }
     b->waiting_pages = (uint16_t)pages;
     b->stamp = stamp;
-    list_move_to(b, &q->waiting, PBLOCK_WAITING);
+    list_move_to(b, &q->waiting[b->whole], PBLOCK_WAITING);
+    q->dirty_blocks--;
     q->waiting_blocks++;
+    q->peak = MAX(q->peak, q->waiting_blocks);
     if (q->last_stamp != stamp) {
         q->last_stamp = stamp;
         q->stamped_pages = 0;
     }
-    q->stamped_pages += b->waiting_pages;
+    q->stamped_pages += pages;
 }
 
 /* Freed pages of b that wait for a stamp. Mostly all that were taken of it are. */
@@ -307,6 +384,28 @@ static unsigned pending_pages(const struct pblock *b)
     return BLOCK_PAGES - b->free;
 }
 
+/* Enough waits for a generation, and the last one is long enough ago. */
+static bool worth_a_generation(struct pqueue *q)
+{
+    if (q->stamped_pages < PBLOCK_ADVANCE_PAGES)
+        return false;
+    return q->stamped_pages >= 8 * PBLOCK_ADVANCE_PAGES ||
+           rdtsc() - READ_ONCE(advanced.at) >= clock_us_to_cycles(PBLOCK_ADVANCE_US);
+}
+
+static void advance(struct pqueue *q)
+{
+    tlb_gen_advance(q->last_stamp);
+    q->advanced_at = rdtsc();
+    WRITE_ONCE(advanced.at, q->advanced_at);
+}
+
+/* Blocks that one operation moves: more of them the more there are, so that no list grows. */
+static unsigned step(unsigned blocks)
+{
+    return MIN(1 + blocks / PBLOCK_STEP_BACKLOG, PBLOCK_STEP_MAX);
+}
+
 /* Stamps dirty blocks, one fence for all; begins the generation when enough waits for it. */
 static void stamp_dirty(struct pqueue *q, unsigned most, bool all)
 {
@@ -314,7 +413,6 @@ static void stamp_dirty(struct pqueue *q, unsigned most, bool all)
 
     while (most-- && !list_empty(&q->dirty)) {
         struct pblock *b = list_first_entry(&q->dirty, struct pblock, link);
-
         unsigned pages = pending_pages(b);
 
         list_del(&b->link);
@@ -326,16 +424,28 @@ static void stamp_dirty(struct pqueue *q, unsigned most, bool all)
             stamp = tlb_gen_stamp();
         stamp_block(q, b, pages, stamp);
     }
-    if (stamp && (all || q->stamped_pages >= PBLOCK_ADVANCE_PAGES)) {
-        tlb_gen_advance(stamp);
-        q->advanced_at = rdtsc();
+    if (stamp && (all || worth_a_generation(q)))
+        advance(q);
+}
+
+/* Empty blocks that are worth keeping: as many as were in flight at once lately, so that a steady
+ * load makes no new ones, whatever the time that a generation takes. */
+static unsigned worth_keeping(struct pqueue *q)
+{
+    uint64_t now = rdtsc();
+
+    if (unlikely(now - q->epoch > clock_us_to_cycles(PBLOCK_EPOCH_US))) {
+        q->keep = MAX(q->peak, q->keep - q->keep / 4);
+        q->peak = q->waiting_blocks;
+        q->epoch = now;
     }
+    return MIN(MAX(q->peak, q->keep) + keep.least, keep.most);
 }
 
 /* Empty blocks above the bound go back to the tree. */
-static void trim_empty(struct pqueue *q, unsigned keep, unsigned most)
+static void trim_empty(struct pqueue *q, unsigned bound, unsigned most)
 {
-    while (q->empty_blocks > keep && most--) {
+    while (q->empty_blocks > bound && most--) {
         struct pblock *b = list_first_entry(&q->empty, struct pblock, link);
 
         /* One that a late remote free has queued is still to be collected: a purge could delete it
@@ -357,10 +467,7 @@ static struct pblock *pick_partial(struct pqueue *q, unsigned n, unsigned align)
         list_del(&b->link);
         if (enter_run(b, 0, n, align))
             return b;
-        if (any_pending(b))
-            list_move_to(b, &q->dirty, PBLOCK_DIRTY);
-        else
-            list_move_to(b, &q->partial, PBLOCK_PARTIAL);
+        list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     }
     return NULL;
 }
@@ -375,7 +482,6 @@ static struct pblock *pick_scraps(struct pqueue *q, unsigned n, unsigned align)
         list_for_each_entry (b, lists[i], link) {
             if (enter_run(b, 0, n, align)) {
                 list_del(&b->link);
-                b->queue = q;
                 return b;
             }
         }
@@ -398,43 +504,58 @@ static struct pblock *pick_empty(struct pqueue *q)
 /* Too many blocks wait: remind who is late, and in the end wait for it. */
 static void press_laggards(struct pqueue *q)
 {
-    if (q->waiting_blocks < PBLOCK_WAITING_SOFT)
-        return;
     tlb_gen_advance(q->last_stamp);
     if (q->waiting_blocks >= PBLOCK_WAITING_HARD) {
-        tlb_gen_sync(list_first_entry(&q->waiting, struct pblock, link)->stamp);
+        tlb_gen_sync(oldest_stamp(q));
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
-        tlb_gen_kick(list_first_entry(&q->waiting, struct pblock, link)->stamp, false);
+        tlb_gen_kick(oldest_stamp(q), false);
         q->advanced_at = rdtsc();
     }
 }
 
-/* Makes a block with room for n pages active. Bounded work: a few blocks of each list. */
-static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned align)
+/*
+ * What each block's worth of operations must do, in three bits, of which the first `until` are done
+ * on return. The block that was parked last, most likely wholly freed, is at the head of the dirty
+ * list; another one is stamped after it, so that the others come back, too.
+ */
+#define UPKEEP_PHASES 3
+static void upkeep(struct pqueue *q, unsigned until)
 {
-    struct pblock *b = q->active;
-
-    if (b != &no_block) {
-        unsigned behind = b->limit;
-
-        leave_run(q, b);
-        if (enter_run(b, behind, n, align))
-            return b;
-        q->active = &no_block;
-        park(q, b);
+    if (q->phase == 0 && until > 0) {
+        if (q->collecting || READ_ONCE(q->remote))
+            collect_remote(q, PBLOCK_COLLECT);
+        if (q->dirty_blocks)
+            stamp_dirty(q, 1, false);
+        q->phase = 1;
     }
-    collect_remote(q);
-    stamp_dirty(q, PBLOCK_STEP, false);
+    if (q->phase == 1 && until > 1) {
+        if (q->dirty_blocks)
+            stamp_dirty(q, step(q->dirty_blocks), false);
+        else if (q->waiting_blocks)
+            recycle_passed(q, &q->waiting[!q->waiting_parts], 1);
+        q->phase = 2;
+    }
     tlb_gen_check();
-    recycle_passed(q, PBLOCK_STEP);
-    trim_empty(q, pblock_keep_empty(), 1);
-    press_laggards(q);
-    /* Whole blocks are cheaper to fill than holes; holes are used when they are most of what there
-     * is. */
-    b = pick_empty(q);
+    if (q->phase == 2 && until > 2) {
+        recycle_passed(q, &q->waiting[1], step(q->waiting_blocks - q->waiting_parts));
+        if (unlikely(q->waiting_parts >= PBLOCK_STEP_BACKLOG))
+            recycle_passed(q, &q->waiting[0], step(q->waiting_parts) - 1);
+        q->phase = 3;
+    }
+}
+
+/* A block with room for n pages, on no list, its run entered. Whole blocks are cheaper to fill than
+ * holes; holes are used when they are most of what there is. */
+static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
+{
+    struct pblock *b = pick_empty(q);
+
     if (!b &&
-        (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES)
+        (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES) {
         b = pick_partial(q, n, align);
+        if (b)
+            return b;
+    }
     if (!b)
         b = pblock_new(q);
     if (!b) {
@@ -442,12 +563,43 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
         pblock_drain(q);
         b = pick_empty(q);
         if (!b)
-            b = pick_scraps(q, n, align);
-        if (!b)
-            return NULL;
+            return pick_scraps(q, n, align);
     }
-    if (b->limit == b->cursor && !enter_run(b, 0, n, align))
+    if (!enter_run(b, 0, n, align))
         ASSERT(!"an empty block without room");
+    return b;
+}
+
+/* Makes a block with room for n pages active. Bounded work. */
+static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned align)
+{
+    struct pblock *b = q->active;
+    unsigned at = ALIGN_UP(b->cursor, align);
+
+    if (at + n <= b->run_end) { /* the end of a chapter */
+        upkeep(q, at / PBLOCK_CHAPTER);
+        open_chapter(b, at + n, n);
+        return b;
+    }
+    if (b != &no_block) {
+        unsigned behind = b->run_end;
+
+        leave_run(q, b);
+        if (enter_run(b, behind, n, align))
+            return b;
+        q->active = &no_block;
+        park(q, b);
+    }
+    upkeep(q, UPKEEP_PHASES);
+    q->phase = 0;
+    if (unlikely(q->empty_blocks > keep.least))
+        trim_empty(q, worth_keeping(q), 1);
+    if (unlikely(q->waiting_blocks >= PBLOCK_WAITING_SOFT))
+        press_laggards(q);
+    b = pick(q, n, align);
+    if (!b)
+        return NULL;
+    b->queue = q;
     b->state = PBLOCK_ACTIVE;
     q->active = b;
     return b;
@@ -480,11 +632,12 @@ void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align,
     }
     if (at != b->cursor) {
         /* The gap stays free: it is not part of the run that begins behind it. */
-        unsigned limit = b->limit;
+        unsigned limit = b->limit, end = b->run_end;
 
         leave_run(q, b);
         b->run_start = b->cursor = at;
         b->limit = limit;
+        b->run_end = end;
     }
     return pblock_take(b, at, pages, count, slot, prot);
 }
@@ -569,21 +722,14 @@ void pblock_drain(struct pqueue *q)
         q->active = &no_block;
         park(q, b);
     }
-    collect_remote(q);
+    collect_remote(q, UINT_MAX);
+    collect_remote(q, UINT_MAX); /* the first one may have had the rest of an earlier round */
     for (unsigned pass = 0; pass < 2; pass++) {
-        /* Partly used blocks with freed slots go through a generation, too. */
-        struct pblock *tmp;
-
-        list_for_each_entry_safe (b, tmp, &q->partial, link) {
-            if (any_pending(b)) {
-                list_del(&b->link);
-                list_move_to(b, &q->dirty, PBLOCK_DIRTY);
-            }
-        }
         stamp_dirty(q, UINT32_MAX, true);
-        if (!list_empty(&q->waiting))
-            tlb_gen_sync(list_last_entry(&q->waiting, struct pblock, link)->stamp);
-        recycle_passed(q, UINT32_MAX);
+        if (q->waiting_blocks)
+            tlb_gen_sync(q->last_stamp);
+        recycle_passed(q, &q->waiting[0], UINT32_MAX);
+        recycle_passed(q, &q->waiting[1], UINT32_MAX);
     }
 }
 
@@ -623,6 +769,12 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
         for (unsigned i = 0; i < d.pages; i++)
             if (!pte_present(pte_read(&b->table[slot + i])))
                 return "a mapping without an entry";
+    }
+    if (b->whole) {
+        if (pending_pages(b) != b->waiting_pages || live || taken ||
+            b->waiting_pages + b->free != BLOCK_PAGES)
+            return "a block that waits as a whole and does not";
+        return NULL;
     }
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
         if (b->waiting_pages && (b->pending[w] & b->waiting[w] || b->waiting[w] & ~b->used[w]))
@@ -675,7 +827,9 @@ static const char *check_queue(struct pqueue *q)
     wrong = w ? w : wrong;
     w = check_list(q, &q->dirty, PBLOCK_DIRTY, &seen);
     wrong = w ? w : wrong;
-    w = check_list(q, &q->waiting, PBLOCK_WAITING, &seen);
+    w = check_list(q, &q->waiting[0], PBLOCK_WAITING, &seen);
+    wrong = w ? w : wrong;
+    w = check_list(q, &q->waiting[1], PBLOCK_WAITING, &seen);
     wrong = w ? w : wrong;
     return seen != q->blocks ? "a wrong number of blocks" : wrong;
 }

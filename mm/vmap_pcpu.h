@@ -13,6 +13,8 @@
 #include <arch/clock.h>
 #include <arch/tlb_gen.h>
 
+/* Upkeep of a queue is spread over the operations: a bit each so many slots. */
+#define PBLOCK_CHAPTER (BLOCK_PAGES / 4u)
 /* A parked block with this many free pages is used again before a new one is made. */
 #define PBLOCK_PARTIAL_MIN   64
 #define PBLOCK_PARTIAL_TRIES 4
@@ -22,22 +24,31 @@
 #define PBLOCK_SLACK_PAGES (16 * BLOCK_PAGES)
 /* Freed pages that make a block worth a generation; below it they wait for more. */
 #define PBLOCK_STAMP_MIN 64
-/* Freed pages of one queue that begin a generation. */
+/* Freed pages of one queue that begin a generation; no oftener than each so many microseconds, all
+ * queues together, unless it is eight times as many. Every CPU reloads CR3 for each generation. */
 #define PBLOCK_ADVANCE_PAGES (8 * BLOCK_PAGES)
+#define PBLOCK_ADVANCE_US    100
+/* Time over which the most blocks in flight decide how many empty ones are kept. */
+#define PBLOCK_EPOCH_US 1000000
+/* Frees of others that one operation collects, up to one block more. */
+#define PBLOCK_COLLECT 128
 /* Blocks that wait for a generation before late CPUs are interrupted after the deadline, and before
  * the owner waits for them. */
 #define PBLOCK_WAITING_SOFT 256
 #define PBLOCK_WAITING_HARD 1024
 #define PBLOCK_DEADLINE_US  1000000
-/* Blocks of each list that one operation may move. */
-#define PBLOCK_STEP 4
+/* Pages of memory that are a block's own: its table, its slots. */
+#define PBLOCK_OWN_PAGES 2
+/* Blocks of each list that one operation moves: one, and one for each so many that there are. */
+#define PBLOCK_STEP_BACKLOG 32
+#define PBLOCK_STEP_MAX     8u
 
 enum pblock_state {
     PBLOCK_ACTIVE,
-    PBLOCK_FULL, /* nothing freed, next to nothing free */
-    PBLOCK_DIRTY,
-    PBLOCK_WAITING,
-    PBLOCK_PARTIAL,
+    PBLOCK_FULL,    /* nothing freed, next to nothing free */
+    PBLOCK_PARTIAL, /* nothing freed, some free */
+    PBLOCK_DIRTY,   /* something freed */
+    PBLOCK_WAITING, /* for a generation */
     PBLOCK_EMPTY,
 };
 
@@ -56,7 +67,7 @@ struct pqueue;
 struct pblock {
     /* as struct vmap_owner; constant after publication */
     uintptr_t start;
-    struct pqueue *queue; /* the owner; NULL while full, so that a free takes the long way */
+    struct pqueue *queue; /* the owner; NULL while full or partial: a free takes the long way */
     uint32_t owner_type;
     pte_t *table;
     struct pslot *slots; /* BLOCK_PAGES, one page */
@@ -64,10 +75,12 @@ struct pblock {
     struct pqueue *home; /* the owner, always */
     /* owner, every operation */
     uint32_t cursor __cacheline;
-    uint32_t limit, run_start;
+    uint32_t limit; /* of what is taken the short way; at most run_end */
+    uint32_t run_start, run_end;
     uint16_t free; /* pages, those of the current run that are taken already included */
     uint16_t waiting_pages;
     uint8_t state;
+    bool whole; /* all that is not free waits: as `pending` says, `waiting` says nothing */
     uint64_t stamp;
     struct list_head link;
     /* owner; read by lookups */
@@ -91,10 +104,16 @@ _Static_assert(offsetof(struct pblock, starts) % CACHE_LINE == 0, "lookups read 
 /* One owner: a CPU's task context, or its interrupt handlers. */
 struct pqueue {
     struct pblock *active;
-    struct list_head full, partial, empty, dirty, waiting;
+    struct list_head full, partial, empty, dirty;
+    struct list_head waiting[2]; /* [1]: as a whole */
     uint64_t last_stamp, stamped_pages, advanced_at;
     uint64_t used_pages; /* live, pending and waiting, without the active block's current run */
-    uint32_t waiting_blocks, empty_blocks, blocks, cpu;
+    uint32_t dirty_blocks, waiting_blocks, waiting_parts, empty_blocks, blocks, cpu;
+    uint32_t phase; /* of the upkeep */
+    /* Most blocks that waited in this epoch, and what is kept for the sake of earlier ones. */
+    uint32_t peak, keep;
+    uint64_t epoch;
+    struct pblock *collecting; /* taken off `remote`, not yet collected */
     /* others */
     struct pblock *remote __cacheline;
 };
@@ -113,8 +132,7 @@ bool pblock_room(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
-/* Empty blocks that a queue keeps with their table pages: 4096 over all CPUs, 8 to 64 each, and all
- * of them together at most an eighth of the range. */
+/* Empty blocks that a queue keeps with their table pages whatever it did lately. */
 unsigned pblock_keep_empty(void);
 
 /* NULL if the owner is not a block. */
@@ -197,9 +215,10 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
                                              unsigned span)
 {
     slot_bits_set(b->pending, slot, span);
-    if (unlikely(b->state == PBLOCK_FULL)) {
+    if (unlikely(b->state == PBLOCK_FULL || b->state == PBLOCK_PARTIAL)) {
         list_del(&b->link);
         list_add_tail(&b->link, &q->dirty);
+        q->dirty_blocks++;
         b->state = PBLOCK_DIRTY;
         b->queue = q;
     }

@@ -55,6 +55,11 @@ static bool purge_trylock(void)
     return READ_ONCE(purge.mutex) == 0 && ATOMIC_CAS(purge.mutex, &nobody, this_cpu_id() + 1);
 }
 
+bool purge_is_mine(void)
+{
+    return READ_ONCE(purge.mutex) == this_cpu_id() + 1;
+}
+
 static void purge_unlock(void)
 {
     struct purge_waiter *w;
@@ -111,8 +116,7 @@ static enum lock_result purge_lock(const uint64_t *done)
     smp_mb(); /* what the caller has cleared is visible before a pass that may serve it can begin */
     begun = READ_ONCE(purge.begun);
     while (!purge_trylock()) {
-        if (in_irq() &&
-            (READ_ONCE(purge.mutex) == this_cpu_id() + 1 || PERCPU_READ_(tlb_gen_readers)))
+        if (in_irq() && (purge_is_mine() || PERCPU_READ_(tlb_gen_readers)))
             return NOT_POSSIBLE;
         purge_wait();
         if (LOAD_ACQUIRE(*done) > begun)

@@ -142,12 +142,12 @@ void walk_give_list(struct list_head *list)
     list_for_each_entry (a, list, list) {
         WRITE_ONCE(*sorted_link(t, a), a->next_sorted);
         rb_erase(&t->root, &a->rb, NULL);
-        walk.free_bytes += a->end - a->start;
+        WRITE_ONCE(walk.free_bytes, walk.free_bytes + (a->end - a->start));
         if (a->state == AREA_RESERVED) /* never freed: taken out by the purge itself */
-            t->count--;
+            WRITE_ONCE(t->count, t->count - 1);
         a->state = AREA_ALONE;
     }
-    walk.longest_hold = MAX(walk.longest_hold, rdtsc() - begin);
+    WRITE_ONCE(walk.longest_hold, MAX(walk.longest_hold, rdtsc() - begin));
     busy_unlock(t, flags);
     list_for_each_entry_safe (a, tmp, list, list)
         area_delete(a);

@@ -39,6 +39,9 @@ BOOTS = {
     "64": f"design=metalmap {COMMON} nr_pages=64 tests=fix_size_alloc_test,vm_map_ram_test",
     "129": f"design=metalmap {COMMON} nr_pages=129 tests=fix_size_alloc_test",
     "256": f"design=metalmap {COMMON} nr_pages=256 tests=fix_size_alloc_test",
+    # The blocks that the setup has half freed come back during the first 20000 operations, and 20 of them
+    # would be p99.9: what is looked for is the tail of a steady load.
+    "long": "design=metalmap nr_threads=1 test_loop_count=200000 nr_pages=1 tests=full_fit_alloc_test",
     "2024": f"design=2024 {COMMON} nr_pages=1 tests=fix_size_alloc_test,vm_map_ram_test",
 }
 
@@ -83,7 +86,8 @@ COSTS = [
     cost("2024: fix_size 1 page", "2024", "fix_size_alloc_test"),
     cost("2024: vm_map_ram 1 page", "2024", "vm_map_ram_test"),
 ]
-TAILS = [Figure(f"{c.name}: {kind}", c.boot, c.test, kind, limit)
+TAIL_BOOTS = {"full_fit": "long"}
+TAILS = [Figure(f"{c.name}: {kind}", TAIL_BOOTS.get(c.name, c.boot), c.test, kind, limit)
          for c in COSTS if c.boot != "2024" for kind, limit in (("worst", WORST), ("spread", SPREAD))]
 FIGURES = COSTS + TAILS
 

@@ -88,8 +88,10 @@ $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_c
 
 -include tests/host/mm.mk
 -include tests/host/mm_alloc.mk
+-include tests/host/mm_plain.mk
 -include tests/host/boot.mk
 -include tests/host/arch.mk
+-include tests/host/coverage.mk
 
 # ---- targets ----
 

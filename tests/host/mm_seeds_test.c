@@ -81,6 +81,37 @@ static void test_replay(void **state)
     }
 }
 
+/* lock=rw, and everybody short of addresses: who purges must not stand in the lock's queue behind
+ * one whose handler waits for that purge. */
+static void test_rw_queue(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 60; i++) {
+        struct driver_plan p;
+
+        driver_plan_for(&p, test_seed() + i);
+        p.machine.cpus = 8;
+        p.machine.ram = 12 * SZ_1M;
+        p.machine.frames_safe = false;
+        p.machine.hang_steps = 200000;
+        p.boot = (struct sim_boot){.design = i % 2 ? DESIGN_2010 : DESIGN_2024,
+                                   .range_size = 16 * SZ_1M,
+                                   .nodes = 1,
+                                   .lazy_max = 16,
+                                   .no_pools = true,
+                                   .mix = 1u << SIM_MIX_LOCK};
+        p.ops = 80;
+        p.storm = 400;
+        p.nmis = 0;
+        p.inject = false;
+        if (driver_run(&p))
+            continue;
+        driver_print_plan(&p);
+        fail_msg("MM_SEED=0x%lx: %s: %s", (unsigned long)p.machine.seed,
+                 sim_rule_names[sim_failure()], sim_failure_text());
+    }
+}
+
 /* Faults of the machine itself, each of which the driver must notice in a few schedules. */
 static void test_machine_faults(void **state)
 {
@@ -120,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_rw_queue),
         cmocka_unit_test(test_machine_faults),
     };
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh DIR SECONDS NAME...: runs the host test programs DIR/NAME one after another, each for at
 # most SECONDS. Prints a line for each, the end of the log of each that failed, and a count. Exits
-# with 1 if one failed. Logs are kept as DIR/NAME.log.
+# with 1 if one failed. Logs are kept as DIR/NAME.log, and what a program that was built for
+# coverage counts as DIR/NAME.profraw.
 dir=$1
 limit=$2
 shift 2
@@ -10,7 +11,7 @@ failed=0
 for name; do
     log=$dir/$name.log
     start=$(date +%s)
-    timeout "$limit" "$dir/$name" >"$log" 2>&1
+    LLVM_PROFILE_FILE=$dir/$name.profraw timeout "$limit" "$dir/$name" >"$log" 2>&1
     status=$?
     took=$(($(date +%s) - start))
     if [ $status -eq 0 ]; then

@@ -20,7 +20,8 @@ struct sim_boot {
 
 /* Turns options of c round: bit i the one of sim_mix_names[i]; those that then cannot be stay. */
 void sim_mix(struct vmap_config *c, uint32_t mix);
-#define SIM_MIXES 9
+#define SIM_MIXES    9
+#define SIM_MIX_LOCK 7 /* lock=rw */
 extern const char *const sim_mix_names[SIM_MIXES];
 
 /* What is in use when nothing is: for leak checks. */
