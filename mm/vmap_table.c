@@ -241,8 +241,9 @@ bool table_next(uintptr_t addr, struct vm_area *copy)
             continue;
         tlb_gen_read_begin(); /* a leaf at a time, so that no generation waits for long */
         leaf = LOAD_ACQUIRE(vmap_table_top[i]);
+        /* Of damaged ones, which selfcheck goes through, none ends where it was found. */
         for (; !found && unit < LEAF_ENTRIES; unit++)
-            found = copy_owner(LOAD_ACQUIRE(leaf[unit]), copy);
+            found = copy_owner(LOAD_ACQUIRE(leaf[unit]), copy) && copy->end > addr;
         tlb_gen_read_end();
     }
     return found;

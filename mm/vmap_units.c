@@ -580,33 +580,30 @@ static const char *check_run(const struct vm_area *a)
 static const char *check_cache(struct units_cache *c, uint64_t *bytes)
 {
     uint64_t ready = 0, waiting = 0, kept = 0, last = 0;
-    const char *wrong = NULL, *w;
+    const char *wrong = NULL;
+    uint32_t nonempty = 0;
     struct vm_area *a;
 
     for (unsigned i = 0; i < RUN_CLASSES; i++) {
-        if (list_empty(&c->ready[i]) != !(c->nonempty >> i & 1))
-            wrong = "a list and its bit differ";
         list_for_each_entry (a, &c->ready[i], list) {
-            w = check_run(a);
-            wrong = w ? w : wrong;
-            if (run_class(run_units(a), a->leaves) != i || a->keeps_frames)
+            nonempty |= 1u << i;
+            if (!wrong && (run_class(run_units(a), a->leaves) != i || a->keeps_frames))
                 wrong = "a ready run in the wrong list";
+            wrong = wrong ? wrong : check_run(a);
             ready += run_units(a);
         }
     }
     list_for_each_entry (a, &c->waiting, list) {
-        w = check_run(a);
-        wrong = w ? w : wrong;
-        if (a->stamp < last)
+        wrong = wrong ? wrong : check_run(a);
+        if (!wrong && a->stamp < last)
             wrong = "stamps that fall";
         last = a->stamp;
         waiting += run_units(a);
         kept += a->keeps_frames ? a->nr_pages : 0;
     }
-    if (ready != c->ready_units || waiting != c->waiting_units || kept != c->kept_frames)
-        wrong = "units miscounted";
-    if (ready > keep_units)
-        wrong = "more ready units than the bound";
+    if (!wrong && (ready != c->ready_units || waiting != c->waiting_units ||
+                   kept != c->kept_frames || nonempty != c->nonempty || ready > keep_units))
+        wrong = "units miscounted, or more than may be";
     *bytes += (ready + waiting) * BLOCK_SIZE;
     return wrong;
 }

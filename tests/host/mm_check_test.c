@@ -204,6 +204,49 @@ static void sum_of_all(void)
 {
     PLANT(a->end, a->end - PAGE_SIZE);
 }
+/* With the table: lazy waits in this CPU's cache of units, where all is ready after a purge. */
+static void unit_ragged(void)
+{
+    PLANT(lazy->end, lazy->end - PAGE_SIZE);
+}
+static void unit_owned(void)
+{
+    PLANT(lazy->start, a->start);
+    PLANT(lazy->end, a->end);
+}
+static void ready_c(void)
+{
+    vfree((void *)c->start);
+    vmap_force_purge();
+}
+static void unit_length(void)
+{
+    ready_c();
+    PLANT(c->end, c->end + PMD_SIZE);
+}
+static void unit_stamp(void)
+{
+    PLANT(lazy->stamp, UINT64_MAX / 2);
+    vfree((void *)c->start);
+}
+static void unit_lost(void)
+{
+    PLANT(lazy->list.prev->next, lazy->list.next);
+    PLANT(lazy->list.next->prev, lazy->list.prev);
+}
+static void ready_lost(void)
+{
+    ready_c();
+    PLANT(c->list.prev->next, c->list.next);
+    PLANT(c->list.next->prev, c->list.prev);
+}
+static void table_lost(void)
+{
+    uintptr_t offset = a->start - vmap_start;
+
+    PLANT(vmap_table_top[offset >> 30][(offset >> PMD_SHIFT) % PTE_COUNT],
+          table_lookup(lazy->start));
+}
 static uint64_t miscounted;
 static void lazy_count(void)
 {
@@ -564,6 +607,14 @@ static const struct damage {
     {POOLS, pool_lost, "nodes: a pool miscounted"},
     {TREE, sum_of_all, " != range "},
     {TABLE, sum_of_all, " != range "},
+    {TABLE, sum_of_all, "nodes: an area or block that is not whole in the table"},
+    {BLOCKS, table_lost, "nodes: areas of the table miscounted"},
+    {BLOCKS, unit_ragged, "cached units: a run that is not whole units"},
+    {BLOCKS, unit_owned, "cached units: a cached unit that somebody owns"},
+    {BLOCKS, unit_length, "cached units: a ready run in the wrong list"},
+    {TABLE, unit_stamp, "cached units: stamps that fall"},
+    {BLOCKS, unit_lost, "cached units: units miscounted"},
+    {BLOCKS, ready_lost, "cached units: units miscounted"},
     {TREE, lazy_count, "lazy pages counted"},
     {WALK, lazy_count, "lazy pages counted"},
     {TREE, orphan, "1 entries that belong to no area"},
