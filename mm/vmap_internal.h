@@ -269,6 +269,9 @@ bool pblock_find(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 /* Recycles all that has passed on this CPU's queues, and gives empty blocks back. */
 void pblock_drain_local(void);
+/* frames=safe, memory is short: all that waits in this context's queue, and the frames that free
+ * slots keep, go to the page allocator. */
+void pblock_release_frames(void);
 /* Frees the bookkeeping of a block whose area is being settled; not while it is on its owner's
  * remote list, where the last who freed in it may have put it after the owner let go of it. */
 bool pblock_is_queued(const struct pblock *b);

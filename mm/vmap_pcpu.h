@@ -26,8 +26,9 @@
 #define PBLOCK_STAMP_MIN 64
 /* Freed pages of one queue that begin a generation; no oftener than each so many microseconds, all
  * queues together, unless it is eight times as many. Every CPU reloads CR3 for each generation. */
-#define PBLOCK_ADVANCE_PAGES (8 * BLOCK_PAGES)
-#define PBLOCK_ADVANCE_US    100
+#define PBLOCK_ADVANCE_BLOCKS 8ULL
+#define PBLOCK_ADVANCE_PAGES  (PBLOCK_ADVANCE_BLOCKS * BLOCK_PAGES)
+#define PBLOCK_ADVANCE_US     100
 /* Time over which the most blocks in flight decide how many empty ones are kept. */
 #define PBLOCK_EPOCH_US 1000000
 /* Frees of others that one operation collects, up to one block more. */
