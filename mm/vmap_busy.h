@@ -9,6 +9,7 @@
 #ifndef MM_VMAP_BUSY_H
 #define MM_VMAP_BUSY_H
 
+#include "lib/assert.h"
 #include "mm/vmap_internal.h"
 #include <arch/rwlock.h>
 

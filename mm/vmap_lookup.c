@@ -237,9 +237,38 @@ static const char *kind_name(unsigned kind)
     return kind < ARRAY_SIZE(names) ? names[kind] : "block";
 }
 
+/* The mapping whose guard addr lies in, if it is in a block of the default design. */
+static bool guarded_in_pblock(uintptr_t addr, struct vm_area_info *out)
+{
+    bool guard = false;
+    struct pblock *b;
+
+    if (!vmap_config.blocks_all || addr < vmap_start || addr >= vmap_end)
+        return false;
+    tlb_gen_read_begin();
+    b = pblock_of(table_lookup(addr));
+    if (b && addr - PAGE_SIZE >= b->start && pblock_find(b, addr - PAGE_SIZE, out)) {
+        uintptr_t start = (uintptr_t)out->start;
+        struct pslot d = pslot_read(&b->slots[(start & (BLOCK_SIZE - 1)) >> PAGE_SHIFT]);
+
+        guard = d.span > d.pages && start + out->size == (addr & PAGE_MASK);
+    }
+    tlb_gen_read_end();
+    return guard;
+}
+
+static void print_past(const void *p, const struct vm_area_info *info)
+{
+    unsigned long past = (uintptr_t)p - (uintptr_t)info->start - info->size + 1;
+
+    kprintf_ratelimited("# %p: %lu byte%s past the %lu-page %s area at %p, allocated by %pS\n", p,
+                        past, past == 1 ? "" : "s", (unsigned long)(info->size >> PAGE_SHIFT),
+                        kind_name(info->kind), info->start, info->caller);
+}
+
 void vmalloc_dump_obj(const void *p)
 {
-    uintptr_t addr = (uintptr_t)p, end;
+    uintptr_t addr = (uintptr_t)p;
     struct vm_area_info info;
     struct vm_area area;
 
@@ -254,16 +283,17 @@ void vmalloc_dump_obj(const void *p)
                             info.start, info.caller);
         return;
     }
+    if (guarded_in_pblock(addr, &info)) {
+        print_past(p, &info);
+        return;
+    }
     if (node_busy_find(addr, &area, true)) {
-        end = area.start + (uintptr_t)area.nr_pages * PAGE_SIZE;
+        describe(&area, &info);
         if (area.kind == VM_KIND_BLOCK_AREA || area.kind == VM_KIND_PBLOCK_AREA)
             kprintf_ratelimited("# %p: an unused or freed slot of the block at %p\n", p,
                                 (void *)area.start);
         else
-            kprintf_ratelimited(
-                "# %p: %lu byte%s past the %u-page %s area at %p, allocated by %pS\n", p,
-                (unsigned long)(addr - end + 1), addr == end ? "" : "s", area.nr_pages,
-                kind_name(area.kind), (void *)area.start, area.caller);
+            print_past(p, &info);
         return;
     }
     if (node_lazy_find(addr, &area))

@@ -7,7 +7,7 @@ reached is reached: they are compiled with different options, so llvm-cov cannot
 
 A branch is one outcome of one condition (each operand of && and || is one). Left out: conditions
 inside the parentheses of ASSERT, ASSERT_DBG, ASSERT_FULL, whose failure is a bug and no case; and
-conditions that are constant in every build. Lines are counted as llvm-cov does.
+conditions that are constant in every build. Lines are counted as llvm-cov does, see line_counts().
 
 Prints a table; exits with 1 if a bound (percent) is not reached. --show lists what was not reached
 in files whose path begins so.
@@ -38,7 +38,12 @@ def export(out, program):
 
 
 def line_counts(segments):
-    """{line: count} from the segments of a file (LineCoverageStats of LLVM's CoverageMapping.cpp)."""
+    """{line: count} from the segments of a file, as LineCoverageStats of LLVM's CoverageMapping.cpp.
+
+    But a gap, which is what lies between two pieces of code, says nothing about the line that it
+    ends in: what goes on there does. Else each line after an assertion, whose failure does not
+    return, would count as not reached.
+    """
     by_line = collections.defaultdict(list)
     for s in segments:
         by_line[s[0]].append(s)
@@ -46,11 +51,13 @@ def line_counts(segments):
     around = None  # the segment that reaches into the line
     for line in range(segments[0][0], segments[-1][0] + 1) if segments else ():
         here = by_line.get(line, [])
-        starts = [s for s in here if s[3] and s[4] and not s[5]]
         skipped = bool(here) and not here[0][3] and here[0][4]
-        if not skipped and (starts or (around and around[3])):
-            count = around[2] if around and around[3] else 0
-            counts[line] = max([count] + [s[2] for s in starts])
+        in_gap = bool(around) and around[5]
+        found = [s[2] for s in here if s[3] and not s[5] and (s[4] or in_gap)]
+        if around and around[3] and not in_gap:
+            found.append(around[2])
+        if not skipped and found:
+            counts[line] = max(found)
         if here:
             around = here[-1]
     return counts
