@@ -737,7 +737,7 @@ static __always_inline void *map_ram_some(struct page **pages, unsigned count, v
 
 static __noinline void *map_ram_refill(struct page **pages, unsigned count, void *caller)
 {
-    void *p = pblock_room(count) ? map_ram_some(pages, count, caller) : NULL;
+    void *p = pblock_refill(count) ? map_ram_some(pages, count, caller) : NULL;
 
     return likely(p) ? p : map_ram_long(pages, count, caller);
 }

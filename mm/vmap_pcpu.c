@@ -26,10 +26,10 @@ static struct cache *pblock_cache;
 static uint64_t block_total; /* atomic */
 /* Stands for "no active block": has no room. */
 static struct pblock no_block;
-/* Empty blocks that a queue keeps, at least and at most; those that may wait with their frames in
- * frames=safe. */
+/* Empty blocks that a queue keeps, at least and at most. Blocks that wait before late CPUs are
+ * interrupted, and before the owner waits for them. */
 static struct {
-    unsigned least, most, frames;
+    unsigned least, most, soft, hard;
 } keep __read_mostly;
 /* When a queue last began a generation. */
 static struct {
@@ -72,10 +72,14 @@ void pblock_set_limits(void)
     unsigned cpus = smp_cpus();
     uint64_t addresses = vmap_config.range_size / BLOCK_SIZE / 8 / cpus;
     uint64_t memory = page_total() / 32 / PBLOCK_OWN_PAGES / cpus;
+    uint64_t frames = MAX(purge_lazy_limit() / BLOCK_PAGES / cpus, 2 * PBLOCK_ADVANCE_BLOCKS);
 
     keep.most = (unsigned)MIN(MIN(addresses, memory), (uint64_t)PBLOCK_WAITING_HARD);
-    keep.frames = (unsigned)MAX(purge_lazy_limit() / BLOCK_PAGES / cpus, 2 * PBLOCK_ADVANCE_BLOCKS);
     keep.least = MIN(MAX(8u, MIN(64u, 4096 / cpus)), keep.most);
+    keep.soft = PBLOCK_WAITING_SOFT;
+    keep.hard = PBLOCK_WAITING_HARD;
+    if (vmap_config.frames_safe) /* their frames wait with them */
+        keep.soft = keep.hard = (unsigned)MIN(frames, (uint64_t)PBLOCK_WAITING_SOFT);
 }
 
 unsigned pblock_keep_empty(void)
@@ -528,8 +532,10 @@ static struct pblock *pick_empty(struct pqueue *q)
 static void press_laggards(struct pqueue *q)
 {
     tlb_gen_advance(q->last_stamp);
-    if (q->waiting_blocks >= PBLOCK_WAITING_HARD) {
+    if (q->waiting_blocks >= keep.hard) {
         tlb_gen_sync(oldest_stamp(q));
+        recycle_passed(q, &q->waiting[1], PBLOCK_STEP_MAX);
+        recycle_passed(q, &q->waiting[0], PBLOCK_STEP_MAX);
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
         tlb_gen_kick(oldest_stamp(q), false);
         q->advanced_at = rdtsc();
@@ -565,17 +571,6 @@ static void upkeep(struct pqueue *q, unsigned until)
             recycle_passed(q, &q->waiting[0], step(q->waiting_parts) - 1);
         q->phase = 3;
     }
-}
-
-/* frames=safe: more memory waits than may. The laggards are interrupted. */
-static void settle_frames(struct pqueue *q)
-{
-    advance(q);
-    tlb_gen_check();
-    if (!tlb_gen_passed(oldest_stamp(q)))
-        tlb_gen_sync(oldest_stamp(q));
-    recycle_passed(q, &q->waiting[1], PBLOCK_STEP_MAX);
-    recycle_passed(q, &q->waiting[0], PBLOCK_STEP_MAX);
 }
 
 /* A block with room for n pages, on no list, its run entered. Whole blocks are cheaper to fill than
@@ -626,11 +621,9 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     }
     upkeep(q, UPKEEP_PHASES);
     q->phase = 0;
-    if (unlikely(vmap_config.frames_safe && q->waiting_blocks > keep.frames))
-        settle_frames(q);
     if (unlikely(q->empty_blocks > keep.least))
         trim_empty(q, worth_keeping(q), 1);
-    if (unlikely(q->waiting_blocks >= PBLOCK_WAITING_SOFT))
+    if (unlikely(q->waiting_blocks >= keep.soft))
         press_laggards(q);
     b = pick(q, n, align);
     if (!b)
@@ -641,11 +634,9 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     return b;
 }
 
-bool pblock_room(unsigned n)
+bool pblock_refill(unsigned n)
 {
-    struct pqueue *q = &this_cpu_ptr(&vmap_pqueues)->context[0];
-
-    return q->active->cursor + n <= q->active->limit || refill(q, n, 1);
+    return refill(&this_cpu_ptr(&vmap_pqueues)->context[0], n, 1) != NULL;
 }
 
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span)
@@ -717,7 +708,7 @@ static void describe(const struct pblock *b, unsigned at, struct pslot d, struct
 {
     out->start = (void *)(b->start + at * PAGE_SIZE);
     out->size = d.pages * PAGE_SIZE;
-    out->kind = d.kind == VM_KIND_MAP_OWNED ? VM_KIND_MAP : d.kind;
+    out->kind = d.kind & VM_KIND_SEEN;
     out->caller = pslot_caller(d);
 }
 

@@ -127,9 +127,9 @@ DECLARE_PER_CPU(struct pqueue *, vmap_pqueue_self); /* the task context's */
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
                       pgprot_t prot);
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span);
-/* Makes the active block of this CPU's task context one with room for n pages; false: there is
- * none. */
-bool pblock_room(unsigned n);
+/* Makes the active block of this CPU's task context, which has none, one with room for n pages;
+ * false: there is none. */
+bool pblock_refill(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
@@ -253,6 +253,13 @@ static __always_inline void *pblock_map(struct page *const *pages, unsigned coun
     if (likely(align == 1 && at + slot.span <= b->limit))
         return pblock_take(b, at, pages, count, slot, prot);
     return pblock_map_slow(pages, count, align, slot, prot);
+}
+
+static inline bool pblock_room(unsigned n)
+{
+    const struct pblock *b = PERCPU_READ_(vmap_pqueues.context[0].active);
+
+    return b->cursor + n <= b->limit || pblock_refill(n);
 }
 
 /* Finds the mapping that starts at addr and makes it the caller's to unmap. `kinds` is a bit mask
