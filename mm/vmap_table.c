@@ -18,6 +18,7 @@
 #define LEAF_ENTRIES 512
 
 struct vmap_owner ***vmap_table_top __read_mostly;
+uintptr_t vmap_table_range __read_mostly;
 static unsigned top_entries, top_order;
 static uint64_t leaf_pages; /* atomic */
 
@@ -57,7 +58,8 @@ err_t table_init(uint64_t range_size)
     top = page_address(page);
     for (unsigned i = 0; i < top_entries; i++)
         top[i] = empty_leaf;
-    STORE_RELEASE(vmap_table_top, top);
+    vmap_table_top = top;
+    STORE_RELEASE(vmap_table_range, range_size);
     return OK;
 }
 
@@ -70,6 +72,7 @@ void table_exit(void)
             free_page(virt_to_page(vmap_table_top[i]));
     free_page(virt_to_page(empty_leaf));
     free_pages(virt_to_page(vmap_table_top), top_order);
+    vmap_table_range = 0;
     vmap_table_top = NULL;
     leaf_pages = 0;
 }

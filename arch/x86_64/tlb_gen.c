@@ -65,6 +65,13 @@ void tlb_gen_catch_up(void)
     irq_restore(flags);
 }
 
+bool tlb_gen_read_settle(void)
+{
+    if (!in_nmi())
+        tlb_gen_catch_up();
+    return true;
+}
+
 bool tlb_gen_fast_forbidden(void)
 {
     return READ_ONCE(no_fast) != 0;

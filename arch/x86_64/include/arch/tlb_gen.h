@@ -39,12 +39,18 @@ static inline void tlb_gen_read_begin(void)
     this_cpu_inc(tlb_gen_readers);
     barrier();
 }
-static inline void tlb_gen_read_end(void)
+/* The end in two parts: true if tlb_gen_read_settle() must follow, which returns true. */
+static inline bool tlb_gen_read_leave(void)
 {
     barrier();
     this_cpu_add(tlb_gen_readers, -1L);
-    if (unlikely(PERCPU_READ_(tlb_gen_owed)) && !in_nmi())
-        tlb_gen_catch_up();
+    return PERCPU_READ_(tlb_gen_owed);
+}
+bool tlb_gen_read_settle(void);
+static inline void tlb_gen_read_end(void)
+{
+    if (unlikely(tlb_gen_read_leave()))
+        tlb_gen_read_settle();
 }
 
 /*
