@@ -319,10 +319,12 @@ static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int nod
     void *p;
 
     tlb_gen_check();
-    if (pages == 1 && node < 0) {
-        batch[0] = alloc_page();
-        got = batch[0] != NULL;
-    } else {
+    got = page_alloc_bulk(batch, pages, node);
+    if (unlikely(got != pages) && vmap_config.frames_safe) {
+        /* What others have freed waits for the flush, too: all of it, once. */
+        page_free_bulk(batch, got);
+        pblock_release_frames();
+        purge_everything();
         got = page_alloc_bulk(batch, pages, node);
     }
     if (unlikely(got != pages))
@@ -615,8 +617,18 @@ static __noinline void free_more(struct pblock *b, const void *p, void *caller)
     struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
     struct pslot d = pslot_read(&b->slots[at]);
 
-    if (unlikely(d.kind != VM_KIND_ALLOC || d.flags || f->n + d.pages > f->limit)) {
+    if (unlikely(d.kind != VM_KIND_ALLOC || d.flags)) {
         free_long(p, caller);
+        return;
+    }
+    if (unlikely(f->n + d.pages > f->room)) {
+        if (!vmap_config.frames_safe) {
+            free_long(p, caller);
+            return;
+        }
+        WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
+        table_hide(&b->table[at], d.pages);
+        slot_bits_set(b->pending, at, d.span);
         return;
     }
     WRITE_ONCE(b->slots[at].kind, VM_KIND_NONE);
@@ -637,7 +649,7 @@ void vfree(const void *p)
     }
     f = this_cpu_ptr(&vmap_frames);
     n = f->n;
-    if (pslot_what(&b->slots[at]) != FAST_KIND(1) || unlikely(n >= f->limit)) {
+    if (pslot_what(&b->slots[at]) != FAST_KIND(1) || unlikely(n >= f->room)) {
         free_more(b, p, CALLER);
         return;
     }
@@ -734,7 +746,7 @@ static __always_inline void *map_ram_some(struct page **pages, unsigned count, v
 
 static __noinline void *map_ram_refill(struct page **pages, unsigned count, void *caller)
 {
-    void *p = pblock_room(count) ? map_ram_some(pages, count, caller) : NULL;
+    void *p = pblock_refill(count) ? map_ram_some(pages, count, caller) : NULL;
 
     return likely(p) ? p : map_ram_long(pages, count, caller);
 }

@@ -80,7 +80,7 @@ err_t vmap_init(const struct vmap_config *c)
         vmap_cpu_init(cpu);
     STORE_RELEASE(vmap_up, 1);
 #ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
-    tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, !c->blocks_all || c->frames_safe);
+    tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, !c->blocks_all);
 #endif
     return OK;
 

@@ -18,6 +18,7 @@ void frames_cpu_init(unsigned cpu)
 
     /* With less than two areas' worth a stack would be filled and spilt all the time. */
     f->limit = (uint32_t)MAX(2UL * PBLOCK_MAX_ALLOC, MIN((uint64_t)VMAP_FRAMES_MAX, share));
+    f->room = vmap_config.frames_safe ? 0 : f->limit;
 }
 
 bool frames_fill(unsigned n)
@@ -56,6 +57,28 @@ bool frames_room(unsigned n)
     while (f->n + n > f->limit)
         spill(f, MIN(f->n, (uint32_t)FRAMES_BATCH));
     return true;
+}
+
+unsigned frames_take_kept(pte_t *table, unsigned at, unsigned n)
+{
+    struct vmap_frames *f = this_cpu_ptr(&vmap_frames);
+    pte_t *to, *end;
+
+    if (f->limit - f->n < FRAMES_BATCH)
+        spill(f, FRAMES_BATCH);
+    n = MIN(n, f->limit - f->n);
+    to = &f->entry[f->n];
+    end = &table[at + n];
+    for (pte_t *entry = &table[at]; entry < end; entry++) {
+        pte_t e = pte_read(entry);
+
+        if (!e)
+            continue;
+        pte_write(entry, 0);
+        *to++ = pte_phys(e) | PAGE_KERNEL;
+    }
+    f->n = (uint32_t)(to - f->entry);
+    return n;
 }
 
 void frames_drain_local(void)

@@ -18,6 +18,7 @@
 struct vmap_frames {
     uint32_t n;
     uint32_t limit;               /* at most VMAP_FRAMES_MAX; 0 before frames_cpu_init() */
+    uint32_t room;                /* for those just freed: limit, or 0 if they must wait (safe) */
     pte_t entry[VMAP_FRAMES_MAX]; /* frame | PAGE_KERNEL; the newest at the end */
 } __cacheline;
 DECLARE_PER_CPU(struct vmap_frames, vmap_frames);
@@ -29,6 +30,10 @@ bool frames_fill(unsigned n);
 /* Makes room for n more (up to PBLOCK_MAX_ALLOC); false: there is no stack yet. */
 bool frames_room(unsigned n);
 void frames_drain_local(void);
+/* Takes the frames that entries [at, at + n) of a table have kept until the flush, and empties
+ * them. Bounded work: the return value says how many entries were dealt with, at least
+ * FRAMES_BATCH. Task context. */
+unsigned frames_take_kept(pte_t *table, unsigned at, unsigned n);
 /* Frames in all stacks. */
 uint64_t frames_count(void);
 
@@ -76,6 +81,15 @@ static __always_inline void pages_to_table(pte_t *to, struct page *const *from, 
 {
 #define STEP_(i) pte_write(to + (i), page_to_pte(from[i], PAGE_KERNEL))
 #define MOVE_(k) (to += (k), from += (k))
+    FRAMES_UNROLL(n, STEP_, MOVE_);
+#undef STEP_
+#undef MOVE_
+}
+/* The entries keep their frames, not present, until the flush. */
+static __always_inline void table_hide(pte_t *to, unsigned n)
+{
+#define STEP_(i) pte_write(to + (i), pte_read(to + (i)) & ~PTE_P)
+#define MOVE_(k) (to += (k))
     FRAMES_UNROLL(n, STEP_, MOVE_);
 #undef STEP_
 #undef MOVE_

@@ -44,8 +44,10 @@ enum area_state {
     AREA_PURGED,   /* search=walk: in it, on the purge's list */
 };
 
-/* Kind of a slot: a vmap whose pages vfree() frees. Everybody else sees VM_KIND_MAP. */
-#define VM_KIND_MAP_OWNED 6
+/* Kind of a slot: a vmap whose pages vfree() frees. Everybody else sees VM_KIND_MAP: its low bits.
+ */
+#define VM_KIND_MAP_OWNED (VM_KIND_MAP | 8)
+#define VM_KIND_SEEN      7
 
 /* One range of addresses, free or in use. Which tree or list it is on follows from its state. */
 struct vm_area {
@@ -235,6 +237,8 @@ _Static_assert(offsetof(struct vm_area, queue) == offsetof(struct vmap_owner, qu
                    offsetof(struct vm_area, owner_type) == offsetof(struct vmap_owner, owner_type),
                "an area is an owner");
 extern struct vmap_owner ***vmap_table_top; /* NULL: this design has no table */
+/* Bytes from VMAP_BASE that the table covers; 0 without one. */
+extern uintptr_t vmap_table_range;
 err_t table_init(uint64_t range_size);
 void table_exit(void);
 /* Makes the leaf pages for [start, end). */
@@ -313,6 +317,9 @@ bool pblock_find(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 /* Recycles all that has passed on this CPU's queues, and gives empty blocks back. */
 void pblock_drain_local(void);
+/* frames=safe, memory is short: all that waits in this context's queue, and the frames that free
+ * slots keep, go to the page allocator. */
+void pblock_release_frames(void);
 /* Frees the bookkeeping of a block whose area is being settled; not while it is on its owner's
  * remote list, where the last who freed in it may have put it after the owner let go of it. */
 bool pblock_is_queued(const struct pblock *b);

@@ -85,32 +85,36 @@ static __noinline bool find_long(const void *addr, struct vm_area_info *out)
     return vmap_find((uintptr_t)addr, out, false);
 }
 
-/* Most often addr lies in the first page of a mapping in a block: its slot says all. */
+static __noinline bool find_elsewhere(const void *addr, struct vm_area_info *out)
+{
+    tlb_gen_read_end();
+    return find_long(addr, out);
+}
+
+/* Most often addr lies in the first page of a mapping in a block: its slot says all. Calls are in
+ * tail position only: the common path saves no registers. */
 bool find_vm_area(const void *p, struct vm_area_info *out)
 {
     uintptr_t addr = (uintptr_t)p;
     const struct pblock *b;
     struct pslot d;
 
-    if (unlikely(addr - VMAP_BASE >= vmap_range || !vmap_table_top))
+    if (unlikely(addr - VMAP_BASE >= vmap_table_range))
         return find_long(p, out);
     tlb_gen_read_begin();
     b = pblock_of(table_lookup(addr));
     if (unlikely(!b))
-        goto elsewhere;
+        return find_elsewhere(p, out);
     d = pslot_read(&b->slots[(addr & (BLOCK_SIZE - 1)) >> PAGE_SHIFT]);
-    if (unlikely(d.kind == VM_KIND_NONE || d.kind == VM_KIND_MAP_OWNED))
-        goto elsewhere;
+    if (unlikely(d.kind == VM_KIND_NONE))
+        return find_elsewhere(p, out);
     out->start = (void *)(addr & PAGE_MASK);
     out->size = (size_t)d.pages << PAGE_SHIFT;
-    out->kind = d.kind;
+    out->kind = d.kind & VM_KIND_SEEN;
     out->caller = pslot_caller(d);
-    tlb_gen_read_end();
+    if (unlikely(tlb_gen_read_leave()))
+        return tlb_gen_read_settle();
     return true;
-
-elsewhere:
-    tlb_gen_read_end();
-    return find_long(p, out);
 }
 
 /* The first live mapping in the unit of addr, if a block of the default design is there. */

@@ -14,6 +14,7 @@
 #include "mm/cache.h"
 #include "mm/page_alloc.h"
 #include "mm/ptmap.h"
+#include "mm/vmap_frames.h"
 #include "mm/vmap_internal.h"
 #include "mm/vmap_pcpu.h"
 #include <arch/smp.h>
@@ -25,9 +26,10 @@ static struct cache *pblock_cache;
 static uint64_t block_total; /* atomic */
 /* Stands for "no active block": has no room. */
 static struct pblock no_block;
-/* Empty blocks that a queue keeps: at least, and at most. */
+/* Empty blocks that a queue keeps, at least and at most. Blocks that wait before late CPUs are
+ * interrupted, and before the owner waits for them. */
 static struct {
-    unsigned least, most;
+    unsigned least, most, soft, hard;
 } keep __read_mostly;
 /* When a queue last began a generation. */
 static struct {
@@ -70,9 +72,14 @@ void pblock_set_limits(void)
     unsigned cpus = smp_cpus();
     uint64_t addresses = vmap_config.range_size / BLOCK_SIZE / 8 / cpus;
     uint64_t memory = page_total() / 32 / PBLOCK_OWN_PAGES / cpus;
+    uint64_t frames = MAX(purge_lazy_limit() / BLOCK_PAGES / cpus, 2 * PBLOCK_ADVANCE_BLOCKS);
 
     keep.most = (unsigned)MIN(MIN(addresses, memory), (uint64_t)PBLOCK_WAITING_HARD);
     keep.least = MIN(MAX(8u, MIN(64u, 4096 / cpus)), keep.most);
+    keep.soft = PBLOCK_WAITING_SOFT;
+    keep.hard = PBLOCK_WAITING_HARD;
+    if (vmap_config.frames_safe) /* their frames wait with them */
+        keep.soft = keep.hard = (unsigned)MIN(frames, (uint64_t)PBLOCK_WAITING_SOFT);
 }
 
 unsigned pblock_keep_empty(void)
@@ -128,12 +135,43 @@ err_block:
     return NULL;
 }
 
+static bool is_task_queue(const struct pqueue *q)
+{
+    return q == &this_cpu_ptr(&vmap_pqueues)->context[0];
+}
+
+/* In frames=safe the entries of what was freed have kept its frames; they are taken when the slots
+ * are used again. Deals with [at, at + n) of a block, or the first part of it: returns how much. */
+static unsigned take_kept(struct pqueue *q, struct pblock *b, unsigned at, unsigned n)
+{
+    if (is_task_queue(q))
+        return frames_take_kept(b->table, at, n);
+    n = MIN(n, (unsigned)FRAMES_BATCH);
+    for (pte_t *entry = &b->table[at]; entry < &b->table[at + n]; entry++) {
+        pte_t e = pte_read(entry);
+
+        if (!e)
+            continue;
+        pte_write(entry, 0);
+        free_page(phys_to_page(pte_phys(e)));
+    }
+    return n;
+}
+
+static void take_kept_all(struct pqueue *q, struct pblock *b)
+{
+    for (unsigned at = 0; at < BLOCK_PAGES;)
+        at += take_kept(q, b, at, BLOCK_PAGES - at);
+}
+
 /* b has nothing live, pending or waiting, and is on no list: its addresses wait for a generation,
  * and its bookkeeping with them (lookups may still hold it). */
 static void pblock_release(struct pqueue *q, struct pblock *b)
 {
     struct vm_area *a = b->area;
 
+    if (vmap_config.frames_safe)
+        take_kept_all(q, b);
     table_clear(b->start, b->start + BLOCK_SIZE);
     node_busy_remove(a);
     q->blocks--;
@@ -189,7 +227,7 @@ static void open_chapter(struct pblock *b, unsigned end, unsigned n)
 
 /* Starts the first run at or behind `from` with room for n pages at `align`; false if there is
  * none. */
-static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned align)
+static bool enter_run(struct pqueue *q, struct pblock *b, unsigned from, unsigned n, unsigned align)
 {
     unsigned at = 0;
 
@@ -202,6 +240,13 @@ static bool enter_run(struct pblock *b, unsigned from, unsigned n, unsigned alig
         if (at >= BLOCK_PAGES)
             return false;
         b->run_end = bitmap_next_set(b->used, BLOCK_PAGES, at);
+    }
+    if (unlikely(vmap_config.frames_safe)) {
+        unsigned end = at;
+
+        while (end < at + n)
+            end += take_kept(q, b, end, b->run_end - end);
+        b->run_end = end;
     }
     b->run_start = b->cursor = at;
     open_chapter(b, at + n, n);
@@ -273,27 +318,9 @@ static void collect_remote(struct pqueue *q, unsigned most)
     }
 }
 
-/* In frames=safe the entries have kept the frames of what was freed: they go back now. */
-static void free_waiting_frames(struct pblock *b)
-{
-    const uint64_t *waiting = b->whole ? b->pending : b->waiting;
-    unsigned slot;
-
-    bitmap_for_each_set (slot, waiting, BLOCK_PAGES) {
-        pte_t e = pte_read(&b->table[slot]);
-
-        if (!e)
-            continue;
-        pte_write(&b->table[slot], 0);
-        free_page(phys_to_page(pte_phys(e)));
-    }
-}
-
 /* b's generation has passed: its waiting slots are free. */
 static void recycle(struct pqueue *q, struct pblock *b)
 {
-    if (vmap_config.frames_safe)
-        free_waiting_frames(b);
     q->used_pages -= b->waiting_pages;
     q->waiting_blocks--;
     b->free += b->waiting_pages;
@@ -465,7 +492,7 @@ static struct pblock *pick_partial(struct pqueue *q, unsigned n, unsigned align)
         struct pblock *b = list_first_entry(&q->partial, struct pblock, link);
 
         list_del(&b->link);
-        if (enter_run(b, 0, n, align))
+        if (enter_run(q, b, 0, n, align))
             return b;
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     }
@@ -480,7 +507,7 @@ static struct pblock *pick_scraps(struct pqueue *q, unsigned n, unsigned align)
 
     for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
         list_for_each_entry (b, lists[i], link) {
-            if (enter_run(b, 0, n, align)) {
+            if (enter_run(q, b, 0, n, align)) {
                 list_del(&b->link);
                 return b;
             }
@@ -505,8 +532,10 @@ static struct pblock *pick_empty(struct pqueue *q)
 static void press_laggards(struct pqueue *q)
 {
     tlb_gen_advance(q->last_stamp);
-    if (q->waiting_blocks >= PBLOCK_WAITING_HARD) {
+    if (q->waiting_blocks >= keep.hard) {
         tlb_gen_sync(oldest_stamp(q));
+        recycle_passed(q, &q->waiting[1], PBLOCK_STEP_MAX);
+        recycle_passed(q, &q->waiting[0], PBLOCK_STEP_MAX);
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
         tlb_gen_kick(oldest_stamp(q), false);
         q->advanced_at = rdtsc();
@@ -565,7 +594,7 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
         if (!b)
             return pick_scraps(q, n, align);
     }
-    if (!enter_run(b, 0, n, align))
+    if (!enter_run(q, b, 0, n, align))
         ASSERT(!"an empty block without room");
     return b;
 }
@@ -585,7 +614,7 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
         unsigned behind = b->run_end;
 
         leave_run(q, b);
-        if (enter_run(b, behind, n, align))
+        if (enter_run(q, b, behind, n, align))
             return b;
         q->active = &no_block;
         park(q, b);
@@ -594,7 +623,7 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     q->phase = 0;
     if (unlikely(q->empty_blocks > keep.least))
         trim_empty(q, worth_keeping(q), 1);
-    if (unlikely(q->waiting_blocks >= PBLOCK_WAITING_SOFT))
+    if (unlikely(q->waiting_blocks >= keep.soft))
         press_laggards(q);
     b = pick(q, n, align);
     if (!b)
@@ -605,11 +634,9 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     return b;
 }
 
-bool pblock_room(unsigned n)
+bool pblock_refill(unsigned n)
 {
-    struct pqueue *q = &this_cpu_ptr(&vmap_pqueues)->context[0];
-
-    return q->active->cursor + n <= q->active->limit || refill(q, n, 1);
+    return refill(&this_cpu_ptr(&vmap_pqueues)->context[0], n, 1) != NULL;
 }
 
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span)
@@ -681,7 +708,7 @@ static void describe(const struct pblock *b, unsigned at, struct pslot d, struct
 {
     out->start = (void *)(b->start + at * PAGE_SIZE);
     out->size = d.pages * PAGE_SIZE;
-    out->kind = d.kind == VM_KIND_MAP_OWNED ? VM_KIND_MAP : d.kind;
+    out->kind = d.kind & VM_KIND_SEEN;
     out->caller = pslot_caller(d);
 }
 
@@ -733,6 +760,35 @@ void pblock_drain(struct pqueue *q)
     }
 }
 
+/* Every frame that an entry of q's free slots has kept. */
+static void give_kept(struct pqueue *q)
+{
+    struct list_head *lists[] = {&q->partial, &q->full, &q->dirty, &q->empty};
+    struct pblock *b;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
+        list_for_each_entry (b, lists[i], link) {
+            unsigned at = bitmap_next_clear(b->used, BLOCK_PAGES, 0), end;
+
+            for (; at < BLOCK_PAGES; at = bitmap_next_clear(b->used, BLOCK_PAGES, end)) {
+                end = bitmap_next_set(b->used, BLOCK_PAGES, at);
+                while (at < end)
+                    at += take_kept(q, b, at, end - at);
+            }
+        }
+    }
+}
+
+void pblock_release_frames(void)
+{
+    struct pqueue *q = pqueue_mine();
+
+    pblock_drain(q);
+    give_kept(q);
+    if (is_task_queue(q))
+        frames_drain_local();
+}
+
 void pblock_drain_local(void)
 {
     struct pqueues *qs = this_cpu_ptr(&vmap_pqueues);
@@ -743,6 +799,8 @@ void pblock_drain_local(void)
         struct pqueue *q = &qs->context[c];
 
         pblock_drain(q);
+        if (vmap_config.frames_safe)
+            give_kept(q);
         trim_empty(q, 0, UINT32_MAX);
         if (c)
             irq_restore(flags);

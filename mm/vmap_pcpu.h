@@ -26,8 +26,9 @@
 #define PBLOCK_STAMP_MIN 64
 /* Freed pages of one queue that begin a generation; no oftener than each so many microseconds, all
  * queues together, unless it is eight times as many. Every CPU reloads CR3 for each generation. */
-#define PBLOCK_ADVANCE_PAGES (8 * BLOCK_PAGES)
-#define PBLOCK_ADVANCE_US    100
+#define PBLOCK_ADVANCE_BLOCKS 8ULL
+#define PBLOCK_ADVANCE_PAGES  (PBLOCK_ADVANCE_BLOCKS * BLOCK_PAGES)
+#define PBLOCK_ADVANCE_US     100
 /* Time over which the most blocks in flight decide how many empty ones are kept. */
 #define PBLOCK_EPOCH_US 1000000
 /* Frees of others that one operation collects, up to one block more. */
@@ -126,9 +127,9 @@ DECLARE_PER_CPU(struct pqueue *, vmap_pqueue_self); /* the task context's */
 void *pblock_map_slow(struct page *const *pages, unsigned count, unsigned align, struct pslot slot,
                       pgprot_t prot);
 void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span);
-/* Makes the active block of this CPU's task context one with room for n pages; false: there is
- * none. */
-bool pblock_room(unsigned n);
+/* Makes the active block of this CPU's task context, which has none, one with room for n pages;
+ * false: there is none. */
+bool pblock_refill(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
 void pblock_drain(struct pqueue *q);
 
@@ -252,6 +253,13 @@ static __always_inline void *pblock_map(struct page *const *pages, unsigned coun
     if (likely(align == 1 && at + slot.span <= b->limit))
         return pblock_take(b, at, pages, count, slot, prot);
     return pblock_map_slow(pages, count, align, slot, prot);
+}
+
+static inline bool pblock_room(unsigned n)
+{
+    const struct pblock *b = PERCPU_READ_(vmap_pqueues.context[0].active);
+
+    return b->cursor + n <= b->limit || pblock_refill(n);
 }
 
 /* Finds the mapping that starts at addr and makes it the caller's to unmap. `kinds` is a bit mask

@@ -20,6 +20,7 @@
 #define LEAF_ENTRIES 512
 
 struct vmap_owner ***vmap_table_top __read_mostly;
+uintptr_t vmap_table_range __read_mostly;
 static unsigned top_entries, top_order;
 static uint64_t leaf_pages; /* atomic */
 static unsigned leaves_end; /* atomic, only grows: no leaf was ever made from here on */
@@ -61,7 +62,8 @@ err_t table_init(uint64_t range_size)
     for (unsigned i = 0; i < top_entries; i++)
         top[i] = empty_leaf;
     leaves_end = 0;
-    STORE_RELEASE(vmap_table_top, top);
+    vmap_table_top = top;
+    STORE_RELEASE(vmap_table_range, range_size);
     return OK;
 }
 
@@ -74,6 +76,7 @@ void table_exit(void)
             free_page(virt_to_page(vmap_table_top[i]));
     free_page(virt_to_page(empty_leaf));
     free_pages(virt_to_page(vmap_table_top), top_order);
+    vmap_table_range = 0;
     vmap_table_top = NULL;
     leaf_pages = 0;
 }

@@ -523,7 +523,8 @@ bool units_fill(struct vm_area *a, uint64_t pages, bool zero)
             frames_to_table(entry, &f->entry[f->n], n);
         }
         if (left) {
-            ptmap_unmap_noflush(a->start, va, PTMAP_FREE);
+            ptmap_unmap_noflush(a->start, va, vmap_frames_of_freed());
+            a->keeps_frames = vmap_config.frames_safe;
             return false;
         }
     }

@@ -65,6 +65,13 @@ void tlb_gen_catch_up(void)
     irq_restore(flags);
 }
 
+bool tlb_gen_read_settle(void)
+{
+    if (!in_nmi())
+        tlb_gen_catch_up();
+    return true;
+}
+
 bool tlb_gen_fast_forbidden(void)
 {
     return READ_ONCE(no_fast) != 0;
@@ -209,6 +216,30 @@ void tlb_gen_idle_exit(void)
     smp_mb(); /* partner: the loads of look_at_all() */
     if (READ_ONCE(c->seen) != READ_ONCE(tlb_gen.now))
         tlb_gen_catch_up();
+}
+
+/*
+ * It may come in tlb_gen_idle_exit(), when the flag is down and the flush is still to be done: then
+ * it meets translations of addresses that were reused since. The fence is that of the wake-up. It
+ * publishes nothing, since it may have come over a read section, or between the two ends of
+ * tlb_gen_catch_up().
+ */
+bool tlb_gen_nmi_enter(void)
+{
+    if (tlb_gen_is_idle()) {
+        tlb_gen_idle_exit();
+        return true;
+    }
+    smp_mb();
+    if (tlb_gen_behind())
+        tlb_flush_local_all();
+    return false;
+}
+
+void tlb_gen_nmi_exit(bool was_idle)
+{
+    if (was_idle)
+        tlb_gen_idle_enter();
 }
 
 uint64_t tlb_gen_begun(void)

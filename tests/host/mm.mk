@@ -70,6 +70,7 @@ $(eval $(call sim_test,mm_seeds_test,tests/host/mm_seeds_test.c))
 $(eval $(call sim_test,mm_free_test,tests/host/mm_free_test.c))
 TSAN_TESTS += mm_free_test
 $(eval $(call sim_test,mm_gen_test,tests/host/mm_gen_test.c))
+$(eval $(call sim_test,mm_remote_test,tests/host/mm_remote_test.c))
 $(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
 $(eval $(call sim_test,mm_check_test,tests/host/mm_check_test.c))
 $(eval $(call sim_test,mm_api_test,tests/host/mm_api_test.c))

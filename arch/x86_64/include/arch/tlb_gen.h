@@ -39,12 +39,18 @@ static inline void tlb_gen_read_begin(void)
     this_cpu_inc(tlb_gen_readers);
     barrier();
 }
-static inline void tlb_gen_read_end(void)
+/* The end in two parts: true if tlb_gen_read_settle() must follow, which returns true. */
+static inline bool tlb_gen_read_leave(void)
 {
     barrier();
     this_cpu_add(tlb_gen_readers, -1L);
-    if (unlikely(PERCPU_READ_(tlb_gen_owed)) && !in_nmi())
-        tlb_gen_catch_up();
+    return PERCPU_READ_(tlb_gen_owed);
+}
+bool tlb_gen_read_settle(void);
+static inline void tlb_gen_read_end(void)
+{
+    if (unlikely(tlb_gen_read_leave()))
+        tlb_gen_read_settle();
 }
 
 /*
@@ -104,9 +110,13 @@ unsigned tlb_gen_kick(uint64_t stamp, bool halted);
  * Not in NMI, no lock held. */
 void tlb_gen_sync(uint64_t stamp);
 
-/* For cpu_idle_wait() and the entry of interrupts and NMIs: tlb.h's idle hooks call them. */
+/* For cpu_idle_wait() and the entry of interrupts: tlb.h's idle hooks call them. Interrupts off. */
 void tlb_gen_idle_enter(void);
 void tlb_gen_idle_exit(void);
+/* For NMIs: after the first one its handler meets no translation of what was reused. Returns what
+ * the second one must be told. */
+bool tlb_gen_nmi_enter(void);
+void tlb_gen_nmi_exit(bool was_idle);
 static inline bool tlb_gen_is_idle(void)
 {
     return PERCPU_READ_(tlb_gen_cpu.idle);
