@@ -29,8 +29,6 @@ bool frames_fill(unsigned n);
 /* Makes room for n more (up to PBLOCK_MAX_ALLOC); false: there is no stack yet. */
 bool frames_room(unsigned n);
 void frames_drain_local(void);
-/* Frames in all stacks. */
-uint64_t frames_count(void);
 
 /*
  * Does `step(i)` for 0 <= i < n, sixteen without a branch: the loop's own instructions are most of

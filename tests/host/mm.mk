@@ -72,6 +72,7 @@ TSAN_TESTS += mm_free_test
 $(eval $(call sim_test,mm_gen_test,tests/host/mm_gen_test.c))
 $(eval $(call sim_test,mm_fault_test,tests/host/mm_fault_test.c))
 $(eval $(call sim_test,mm_check_test,tests/host/mm_check_test.c))
+$(eval $(call sim_test,mm_pblock_test,tests/host/mm_pblock_test.c))
 $(eval $(call sim_test,mm_api_test,tests/host/mm_api_test.c))
 $(eval $(call sim_test,mm_config_test,tests/host/mm_config_test.c))
 SIM_MUTANTS := $(patsubst tests/host/mutants/%.sed,%,$(sort $(wildcard tests/host/mutants/*.sed)))
