@@ -582,7 +582,7 @@ static __always_inline struct pblock *own_block(uintptr_t addr)
         return NULL;
     o = table_lookup(addr);
     /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
-    if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, o->queue)))
+    if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, READ_ONCE(o->queue))))
         return NULL;
     return (struct pblock *)o;
 }

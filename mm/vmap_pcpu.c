@@ -278,7 +278,7 @@ static void park(struct pqueue *q, struct pblock *b)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     else
         list_move_to(b, &q->full, PBLOCK_FULL);
-    b->queue = NULL;
+    WRITE_ONCE(b->queue, NULL);
 }
 
 /* Those of b that others have freed become pending ones. Returns how many. */
@@ -629,7 +629,7 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     b = pick(q, n, align);
     if (!b)
         return NULL;
-    b->queue = q;
+    WRITE_ONCE(b->queue, q); /* partner: own_block() */
     b->state = PBLOCK_ACTIVE;
     q->active = b;
     return b;

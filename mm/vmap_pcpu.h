@@ -221,7 +221,7 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
         list_add_tail(&b->link, &q->dirty);
         q->dirty_blocks++;
         b->state = PBLOCK_DIRTY;
-        b->queue = q;
+        WRITE_ONCE(b->queue, q); /* partner: own_block() */
     }
 }
 
