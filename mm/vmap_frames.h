@@ -50,6 +50,8 @@ uint64_t frames_count(void);
     do {                                                                                           \
         for (unsigned left_ = (n) / 16; left_; left_--)                                            \
             FRAMES_TIMES_(16, step, move);                                                         \
+        if (((n)&15) == 0)                                                                         \
+            break;                                                                                 \
         if ((n)&8)                                                                                 \
             FRAMES_TIMES_(8, step, move);                                                          \
         if ((n)&4)                                                                                 \
