@@ -125,7 +125,6 @@ bool walk_check(uint64_t *free_bytes);
 /* vmap_node.c: who is in use, who waits for the purge, who is ready for reuse. */
 err_t node_init(unsigned nodes, bool pools);
 void node_exit(void);
-unsigned node_count(void);
 /* A ready range of exactly `size` bytes from this CPU's node; NULL if none fits the alignment. */
 struct vm_area *node_pool_take(uint64_t size, uint64_t align);
 /* insert=twice: puts an area that is not described yet into the busy tree. */

@@ -171,6 +171,7 @@ static void pblock_release(struct pqueue *q, struct pblock *b, bool may_purge)
 {
     struct vm_area *a = b->area;
 
+    ASSERT_DBG(!READ_ONCE(b->remote_queued)); /* nor on the list of remote frees */
     if (vmap_config.frames_safe)
         take_kept_all(q, b);
     table_clear(b->start, b->start + BLOCK_SIZE);
