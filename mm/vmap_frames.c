@@ -88,13 +88,3 @@ void frames_drain_local(void)
     while (f->n)
         spill(f, MIN(f->n, (uint32_t)FRAMES_BATCH));
 }
-
-uint64_t frames_count(void)
-{
-    uint64_t sum = 0;
-    unsigned cpu;
-
-    for_each_cpu (cpu)
-        sum += READ_ONCE(per_cpu_ptr(&vmap_frames, cpu)->n);
-    return sum;
-}

@@ -34,8 +34,6 @@ void frames_drain_local(void);
  * them. Bounded work: the return value says how many entries were dealt with, at least
  * FRAMES_BATCH. Task context. */
 unsigned frames_take_kept(pte_t *table, unsigned at, unsigned n);
-/* Frames in all stacks. */
-uint64_t frames_count(void);
 
 /*
  * Does `step(i)` for 0 <= i < n, sixteen without a branch: the loop's own instructions are most of
@@ -50,6 +48,8 @@ uint64_t frames_count(void);
     do {                                                                                           \
         for (unsigned left_ = (n) / 16; left_; left_--)                                            \
             FRAMES_TIMES_(16, step, move);                                                         \
+        if (((n)&15) == 0)                                                                         \
+            break;                                                                                 \
         if ((n)&8)                                                                                 \
             FRAMES_TIMES_(8, step, move);                                                          \
         if ((n)&4)                                                                                 \

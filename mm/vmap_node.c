@@ -60,11 +60,6 @@ static inline unsigned node_of_cpu(void)
     return this_cpu_id() % node_total;
 }
 
-unsigned node_count(void)
-{
-    return node_total;
-}
-
 struct busy_tree *node_busy_tree(void)
 {
     return &nodes[0]->busy;

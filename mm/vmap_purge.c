@@ -22,11 +22,13 @@
 #define TABLES_SLACK 256
 
 static struct lock_class pending_class = {.name = "vmap_purge.pending"};
-/* A CPU that waits for the mutex halted; on the stack from the push until the next unlock. */
+/* A CPU that waits for the mutex halted. From the push on the node belongs to the stack, and then
+ * to the unlock that takes it, until that sets `woken`. */
 struct purge_waiter {
     struct purge_waiter *next;
     uint32_t woken;
     uint32_t cpu;
+    bool pushed; /* it was once: `woken` says whether it may be again; its CPU's */
 };
 
 static struct {
@@ -70,36 +72,42 @@ static void purge_unlock(void)
         struct purge_waiter *next = w->next;
         uint32_t cpu = w->cpu;
 
-        STORE_RELEASE(w->woken, 1); /* w may be pushed again from here on */
+        STORE_RELEASE(w->woken, 1); /* w may be pushed again from here on: not read after it */
         if (cpu != this_cpu_id())
             smp_wake(cpu);
         w = next;
     }
 }
 
-/* Task context with interrupts on: halts until the next unlock. Elsewhere: one turn of
- * a spin loop. */
-static void purge_wait(void)
+/*
+ * Task context with interrupts on: halts until the next unlock, unless the mutex is free.
+ * Elsewhere: one turn of a spin loop. True: it has the mutex, and keeps it, so that of those who
+ * find it free at once one gets on. Then the node stays where it is: the next push waits until it
+ * is done with.
+ */
+static bool purge_wait(void)
 {
     struct purge_waiter *w = this_cpu_ptr(&purge_waiter);
 
     if (in_irq() || !irqs_enabled()) {
         tlb_poll();
         cpu_relax();
-        return;
+        return false;
     }
+    if (w->pushed)
+        smp_wait_flag(&w->woken);
+    w->pushed = true;
     w->cpu = this_cpu_id();
     WRITE_ONCE(w->woken, 0);
     w->next = READ_ONCE(purge.waiters);
     while (!ATOMIC_CAS(purge.waiters, &w->next, w))
         ;
-    /* An unlock before the push did not see us; it has left the mutex free, or
-     * another one follows. */
-    if (READ_ONCE(purge.mutex) == 0) {
-        if (purge_trylock())
-            purge_unlock();
-    }
+    /* An unlock before the push did not see us; it has left the mutex free, or another one
+     * follows. */
+    if (purge_trylock())
+        return true;
     smp_wait_flag(&w->woken);
+    return false;
 }
 
 enum lock_result { LOCKED, SERVED, NOT_POSSIBLE };
@@ -118,7 +126,8 @@ static enum lock_result purge_lock(const uint64_t *done)
     while (!purge_trylock()) {
         if (in_irq() && (purge_is_mine() || PERCPU_READ_(tlb_gen_readers)))
             return NOT_POSSIBLE;
-        purge_wait();
+        if (purge_wait())
+            break;
         if (LOAD_ACQUIRE(*done) > begun)
             return SERVED;
     }

@@ -86,6 +86,8 @@ class File:
         with open(path, encoding="utf-8") as f:
             self.text = f.read()
         self.assertions = assertions(self.text)
+        # An `else` alone is between two pieces of code.
+        self.bare = {n for n, line in enumerate(self.text.split("\n"), 1) if line.strip() == "else"}
 
     def asserted(self, where):
         return any(begin <= where < end for begin, end in self.assertions)
@@ -111,7 +113,8 @@ class Coverage:
             file = self.file(f["filename"])
             if file:
                 for line, count in line_counts(f["segments"]).items():
-                    file.lines[line] = file.lines.get(line, 0) + count
+                    if line not in file.bare:
+                        file.lines[line] = file.lines.get(line, 0) + count
         for function in data["functions"]:
             self.add_branches(function)
 

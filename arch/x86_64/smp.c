@@ -17,6 +17,7 @@
 #include <arch/trap.h>
 
 #include "arch/x86_64/smp_boot.h"
+#include "arch/x86_64/trap_frame.h"
 #include "lib/assert.h"
 
 enum work_state { WORK_FREE, WORK_CLAIMED, WORK_PENDING, WORK_RUNNING };
@@ -81,11 +82,23 @@ void smp_set_online(void)
 
 /* ---- waiting ---- */
 
+static void (*idle_hook)(void);
+
+void smp_set_idle_hook(void (*fn)(void))
+{
+    STORE_RELEASE(idle_hook, fn);
+}
+
 void cpu_idle_wait(void)
 {
+    void (*hook)(void);
+
     tlb_idle_enter();
-    __asm__ volatile("sti; hlt; cli" ::: "memory");
+    cpu_halt();
     tlb_idle_exit();
+    hook = LOAD_ACQUIRE(idle_hook);
+    if (hook)
+        hook();
 }
 
 /* The task priority blocks all classes up to this one. */

@@ -218,6 +218,30 @@ void tlb_gen_idle_exit(void)
         tlb_gen_catch_up();
 }
 
+/*
+ * It may come in tlb_gen_idle_exit(), when the flag is down and the flush is still to be done: then
+ * it meets translations of addresses that were reused since. The fence is that of the wake-up. It
+ * publishes nothing, since it may have come over a read section, or between the two ends of
+ * tlb_gen_catch_up().
+ */
+bool tlb_gen_nmi_enter(void)
+{
+    if (tlb_gen_is_idle()) {
+        tlb_gen_idle_exit();
+        return true;
+    }
+    smp_mb();
+    if (tlb_gen_behind())
+        tlb_flush_local_all();
+    return false;
+}
+
+void tlb_gen_nmi_exit(bool was_idle)
+{
+    if (was_idle)
+        tlb_gen_idle_enter();
+}
+
 uint64_t tlb_gen_begun(void)
 {
     uint64_t sum = 0;

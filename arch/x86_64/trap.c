@@ -136,6 +136,18 @@ static void irq_nobody(struct trap_frame *f)
         irq_eoi();
 }
 
+/*
+ * STI holds interrupts off until the HLT behind it has begun, but not NMIs, nor what nobody sees
+ * here: SMIs, a hypervisor that loses the shadow. An interrupt that comes after one of these and
+ * before the HLT would be waited for once more. So who comes there returns behind it; whoever halts
+ * looks again at what it waits for.
+ */
+static void leave_halt(struct trap_frame *f)
+{
+    if (unlikely(f->rip == (uintptr_t)cpu_halt_hlt))
+        f->rip = (uintptr_t)cpu_halt_end;
+}
+
 static void irq_dispatch(struct trap_frame *f)
 {
     void (*fn)(struct trap_frame *) = LOAD_ACQUIRE(irq_handler[f->vector]);
@@ -160,6 +172,7 @@ static void irq_dispatch(struct trap_frame *f)
     --*this_cpu_ptr(&percpu_irq_depth);
     tlb_gen_irq_exit();
     *frame = outer;
+    leave_halt(f);
 }
 
 /* A handler may take a fault on purpose (backtraces), and the code that was interrupted may just
@@ -168,10 +181,8 @@ static void nmi_dispatch(struct trap_frame *f)
 {
     void (*hook)(struct trap_frame *) = LOAD_ACQUIRE(nmi_hook);
     uint64_t cr2 = READ_CR(2);
-    bool idle = tlb_gen_is_idle();
+    bool idle = tlb_gen_nmi_enter();
 
-    if (idle)
-        tlb_gen_idle_exit();
     /* An NMI is an interrupt, too: who asks in_irq() first need not ask in_nmi(). */
     ++*this_cpu_ptr(&percpu_irq_depth);
     ++*this_cpu_ptr(&percpu_nmi_depth);
@@ -191,10 +202,10 @@ static void nmi_dispatch(struct trap_frame *f)
     --*this_cpu_ptr(&percpu_nmi_depth);
     --*this_cpu_ptr(&percpu_irq_depth);
     tlb_gen_irq_exit();
-    if (idle)
-        tlb_gen_idle_enter();
+    tlb_gen_nmi_exit(idle);
     if (READ_CR(2) != cr2)
         WRITE_CR(2, cr2);
+    leave_halt(f);
 }
 
 /* ---- exceptions ---- */

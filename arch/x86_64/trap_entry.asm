@@ -18,6 +18,7 @@ F_RSP    equ 20 * 8
 
 extern trap_dispatch
 global trap_stubs, trap_stubs_end
+global cpu_halt, cpu_halt_hlt, cpu_halt_end
 
 ; Undoes the pushes of trap_common.
 %macro POP_REGS 0
@@ -102,6 +103,18 @@ trap_common:
     POP_REGS
     mov rsp, [rsp + 8]
     popfq
+    ret
+
+; void cpu_halt(void): halts until an interrupt. Interrupts are off before and after it; STI holds
+; them off until HLT has begun (SDM 2B, STI). What comes between the two all the same returns to
+; cpu_halt_end (trap.c).
+align 16
+cpu_halt:
+    sti
+cpu_halt_hlt:
+    hlt
+cpu_halt_end:
+    cli
     ret
 
 section .note.GNU-stack noalloc noexec nowrite progbits

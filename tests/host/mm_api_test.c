@@ -643,6 +643,46 @@ static void test_shortage(void **state)
     }
 }
 
+/* ---- what tests ask ---- */
+
+static void figures(void *arg)
+{
+    uint64_t visits = vmap_tree_visits(), purges = counter("purges");
+    struct vm_area_info info;
+    struct vmap_purge_report r;
+    void *p[3];
+
+    (void)arg;
+    for (unsigned i = 0; i < 3; i++)
+        p[i] = vmalloc(3 * PAGE_SIZE);
+    SIM_CHECK(find_vm_area(p[1], &info) && vmap_tree_visits() > visits, "no node was visited");
+    SIM_CHECK(vmap_pool_len(4) == 0, "ranges in a pool, and nothing was freed");
+    for (unsigned i = 0; i < 3; i++)
+        vfree(p[i]);
+    SIM_CHECK(counter("lazy_pages") == 12, "%lu pages wait", (unsigned long)counter("lazy_pages"));
+    vmap_force_purge();
+    vmap_last_purge(&r);
+    SIM_CHECK(counter("purges") > purges && counter("lazy_pages") == 0, "nothing was purged");
+    SIM_CHECK(r.areas == 3 && r.pages == 12 && r.worst_cycles >= r.cycles,
+              "a purge of %lu areas, %lu pages", (unsigned long)r.areas, (unsigned long)r.pages);
+    /* Each range waits for the next allocation of its size (three pages and a guard). */
+    SIM_CHECK(vmap_pool_len(4) > 0 && vmap_pool_len(3) == 0 && vmap_pool_len(0) == 0 &&
+                  vmap_pool_len(VMAP_POOL_SIZES + 1) == 0,
+              "%lu ranges in the pool", (unsigned long)vmap_pool_len(4));
+    p[0] = vmalloc(3 * PAGE_SIZE);
+    SIM_CHECK(counter("pool_hit") == 1, "the pool was not asked");
+    vfree(p[0]);
+}
+
+static void test_figures(void **state)
+{
+    (void)state;
+    sim_machine(&(struct sim_options){.seed = 1, .cpus = 2});
+    sim_boot(&(struct sim_boot){.design = DESIGN_2024, .nodes = 2, .lazy_max = 1000});
+    if (!sim_do(figures, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
 /* ---- start and end ---- */
 
 static struct vmap_config config_for(unsigned i)
@@ -751,8 +791,8 @@ int main(void)
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_ioremap),
         cmocka_unit_test(test_huge),      cmocka_unit_test(test_words),
         cmocka_unit_test(test_list),      cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_shortage),  cmocka_unit_test(test_permanent),
-        cmocka_unit_test(test_leaks),
+        cmocka_unit_test(test_shortage),  cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_permanent), cmocka_unit_test(test_leaks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,7 @@ inline commit(c, loc, val)
 
 bool masked[N], halted[N], in_irq[N];
 bool ipi[N];
+bool pushed[N];
 byte unmapped[N];         /* as `gone`, but counted when the store is made */
 
 /* ---- what is judged ---- */
@@ -145,8 +146,26 @@ inline unlock(c) /* purge_unlock() */
     after = 0
 }
 
+inline wait_woken(c) /* smp_wait_flag(&w->woken) */
+{
+    masked[c] = 1;
+    do
+    :: woken[c] -> break
+    :: else ->
+        atomic { masked[c] = 0; halted[c] = 1 };
+        atomic { !halted[c] -> masked[c] = 1 }
+    od;
+    masked[c] = 0
+}
+
 inline wait_halted(c) /* purge_wait() in task context with interrupts on */
 {
+#ifndef PUSH_AT_ONCE
+    if
+    :: pushed[c] -> wait_woken(c)
+    :: else -> pushed[c] = 1
+    fi;
+#endif
 #ifndef WOKEN_LATE
     STORE(c, L_WOKEN + c, 0);
 #endif
@@ -184,7 +203,7 @@ inline wait_halted(c) /* purge_wait() in task context with interrupts on */
     :: mutex == 0 -> trylock(c)
     :: else
     fi;
-#ifndef FIX_KEEP
+#ifdef GIVE_BACK
     if
     :: got -> unlock(c); got = 0
     :: else
@@ -192,16 +211,8 @@ inline wait_halted(c) /* purge_wait() in task context with interrupts on */
 #endif
 #endif
     if
-    :: got                                         /* FIX_KEEP: the node stays until the unlock */
-    :: else ->
-        masked[c] = 1;                             /* smp_wait_flag(&w->woken) */
-        do
-        :: woken[c] -> break
-        :: else ->
-            atomic { masked[c] = 0; halted[c] = 1 };
-            atomic { !halted[c] -> masked[c] = 1 }
-        od;
-        masked[c] = 0
+    :: got                                         /* the node stays where it is */
+    :: else -> wait_woken(c)
     fi
 }
 
@@ -231,10 +242,10 @@ inline wait_halted(c) /* purge_wait() in task context with interrupts on */
 
 inline lock(c, context)
 {
-#ifdef FIX_FENCE
-    atomic { DRAINED(c) -> before = begun };
-#else
+#ifdef NO_REQUEST_FENCE
     before = begun;
+#else
+    atomic { DRAINED(c) -> before = begun };       /* behind the smp_mb() */
 #endif
     do
     :: trylock(c);

@@ -248,10 +248,10 @@ inline collect_remote()
     b = 0
 }
 
-#ifdef FIX_TRIM
-#define TRIM_ALLOWED(b) (!queued[b])
-#else
+#ifdef TRIM_QUEUED
 #define TRIM_ALLOWED(b) true
+#else
+#define TRIM_ALLOWED(b) (!queued[b])
 #endif
 
 inline block_steps(x)

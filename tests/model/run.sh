@@ -20,7 +20,7 @@ one() {
     search=-DSAFETY args=
     case $kind in
     ends) search=-DNP args=-l ;;
-    open-cycle) search=-DNP args="-l -f" ;; # one that a fair scheduler would allow, too
+    cycle | open-cycle) search=-DNP args="-l -f" ;; # one that a fair scheduler would allow, too
     esac
     level=-O0
     [ "$1" != -O2 ] || { level=$1; shift; }
@@ -53,7 +53,7 @@ one() {
     rm -f pan pan.[bchmpt]
     case $kind:$found in
     pass:nothing | ends:nothing) echo "model: ok $model $name: $states states ($took s)" ;;
-    assert:assert | hang:hang) echo "model: ok $model $name: caught after $states states" ;;
+    assert:assert | hang:hang | cycle:cycle) echo "model: ok $model $name: caught after $states states" ;;
     open-assert:assert | open-hang:hang | open-cycle:cycle)
         echo "model: OPEN $model $name: a fault of the code as it is ($found), see docs/MODEL.md" ;;
     open-*:nothing)

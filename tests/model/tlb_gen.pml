@@ -10,9 +10,10 @@
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_catch_up tlb_gen_stamp tlb_gen_advance tlb_gen_passed
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_passed_all look_at_all tlb_gen_kick tlb_gen_sync
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_idle_enter tlb_gen_idle_exit
+ * mirrors arch/x86_64/tlb_gen.c: tlb_gen_nmi_enter tlb_gen_nmi_exit
  * mirrors arch/x86_64/include/arch/tlb_gen.h: tlb_gen_read_begin tlb_gen_read_end tlb_gen_check
  * mirrors arch/x86_64/smp.c: cpu_idle_wait smp_wait_flag smp_wake
- * mirrors arch/x86_64/trap.c: irq_dispatch nmi_dispatch
+ * mirrors arch/x86_64/trap.c: irq_dispatch nmi_dispatch leave_halt
  * mirrors mm/vmap_pcpu.c: stamp_dirty recycle_passed press_laggards
  * mirrors mm/vmap_purge.c: purge_by_generation purge_lock purge_wait
  */
@@ -82,9 +83,10 @@ bool my_idle[N];
 byte readers[N];          /* tlb_gen_readers */
 bool owed[N];             /* tlb_gen_owed */
 bool masked[N];           /* interrupts */
-bool shadow[N];           /* behind STI, before HLT */
+bool at_hlt[N];           /* behind STI, before HLT */
+bool shadow[N];           /* there, and interrupts are still held off */
 bool halted[N];
-bool skip_hlt[N];
+bool skip_hlt[N];         /* a handler returns behind the HLT */
 bool in_irq[N];
 bool in_nmi[N];
 bool ipi[N];              /* pending; written by who sends it */
@@ -95,7 +97,6 @@ byte live[OBJECTS];       /* the life that callers may use, 0: none */
 byte dead;                /* the highest life of object 0 whose descriptor is gone */
 byte hold[N * 3];         /* what a read section has found: task, handler, NMI */
 bool can[N];              /* this CPU may use any live address right now */
-bool waking[N];           /* the idle flag is down, not yet flushed */
 
 #define TASK 0
 #define IRQ  1
@@ -340,7 +341,7 @@ inline idle_exit(c) /* tlb_gen_idle_exit() */
     atomic { STORE(c, L_IDLE, 0) -> my_idle[c] = 0 };
     atomic { DRAINED(c) -> skip };
 #else
-    atomic { STORE(c, L_IDLE, 0) -> my_idle[c] = 0; waking[c] = !can[c] };
+    atomic { STORE(c, L_IDLE, 0) -> my_idle[c] = 0 };
 #ifndef NO_EXIT_FENCE
     atomic { DRAINED(c) -> skip };                 /* smp_mb() */
 #endif
@@ -348,7 +349,7 @@ inline idle_exit(c) /* tlb_gen_idle_exit() */
     check(c);
 #endif
 #endif
-    atomic { waking[c] = 0; can[c] = 1; judge(c) }
+    atomic { can[c] = 1; judge(c) }
 }
 
 /* tlb_gen_read_begin(), table_lookup(), uses, tlb_gen_read_end(). */
@@ -377,7 +378,8 @@ inline section(c, context)
  * something up (SECTIONS), halts (IDLES), is at a safe point (CHECKS), begins a generation
  * without waiting for it (BEGINS), spins with interrupts off until CPU 0 has retired (SPINS),
  * waits halted for the flag (WAITS), sets it and wakes CPU 1 (WAKES); computes for ever in the
- * end (LAG); is interrupted by devices (IRQS) and NMIs (NMIS). Decimal digits, CPU 0 last.
+ * end (LAG); is interrupted by devices (IRQS), NMIs (NMIS) and events that nobody sees but that
+ * end the shadow of STI (SMIS). Decimal digits, CPU 0 last.
  */
 #define DOES(what, c) ((c) == 0 -> (what) % 10 : ((c) == 1 -> (what) / 10 % 10 : (what) / 100))
 #ifndef ROUNDS
@@ -412,6 +414,9 @@ inline section(c, context)
 #endif
 #ifndef NMIS
 #define NMIS 0
+#endif
+#ifndef SMIS
+#define SMIS 0
 #endif
 #ifndef IRQS_OFF
 #define IRQS_OFF 0 /* those CPUs retire with interrupts off */
@@ -455,15 +460,29 @@ inline retire(c)
     atomic { masked[c] = 0; stamp = 0; mutex = mutex && c != 0 }
 }
 
-inline halt(c) /* STI; HLT without what comes after it */
+/* cpu_halt() without what comes after the HLT. STI holds interrupts off until then, NMIs not; where
+ * there are none, it is one step. */
+inline halt(c)
 {
-#ifdef NMI_IN_SHADOW
-    atomic { masked[c] = 0; shadow[c] = 1 };
-    atomic { shadow[c] = 0; halted[c] = !skip_hlt[c]; skip_hlt[c] = 0 }
+#if NMIS != 0 || SMIS != 0
+    atomic { masked[c] = 0; at_hlt[c] = 1; shadow[c] = 1 };
+    atomic { at_hlt[c] = 0; shadow[c] = 0; halted[c] = !skip_hlt[c]; skip_hlt[c] = 0 }
 #else
     atomic { masked[c] = 0; halted[c] = 1 }
 #endif
 }
+
+/* A handler that came before the HLT: its frame's RIP is there. */
+#ifdef NOBODY_LEAVES_HALT
+#define LEAVE_HALT(c) skip
+#else
+#define LEAVE_HALT(c) skip_hlt[c] = skip_hlt[c] || at_hlt[c]
+#endif
+#ifdef IRQ_STAYS_AT_HALT
+#define IRQ_LEAVES_HALT(c) skip
+#else
+#define IRQ_LEAVES_HALT(c) LEAVE_HALT(c)
+#endif
 
 #define OTHERS_LEFT (rounds + sections + checks + begins + spins + wakes + waits)
 
@@ -579,18 +598,11 @@ end_irq:
 #ifdef IRQ_STAYS_IDLE
         can[c] = !my_idle[c];
 #endif
-        atomic { stamp = 0; first = 0; halted[c] = 0; in_irq[c] = 0 }
+        atomic { IRQ_LEAVES_HALT(c); stamp = 0; first = 0; halted[c] = 0; in_irq[c] = 0 }
     od
 }
 
-/* nmi_dispatch(). In the code as it is an NMI between the idle flag and the flush of idle_exit()
- * runs before that flush: without -DNMI_WHILE_WAKING it does not come there. */
-#ifdef NMI_WHILE_WAKING
-#define NMI_COMES(c) true
-#else
-#define NMI_COMES(c) (!waking[c])
-#endif
-
+/* nmi_dispatch(): at any moment, that between the idle flag and the flush of idle_exit() too. */
 proctype nmi(byte c)
 {
     byte t, n = DOES(NMIS, c);
@@ -598,23 +610,31 @@ proctype nmi(byte c)
 
 end_nmi:
     do
-    :: atomic { n > 0 && NMI_COMES(c) ->
+    :: atomic { n > 0 ->
             n--; in_nmi[c] = 1; was_idle = my_idle[c]; could = can[c] };
 #ifdef NMI_STAYS_IDLE
         atomic { can[c] = 1; judge(c) };
 #else
         if
         :: was_idle -> idle_exit(c)
-#ifdef FIX_NMI_FLUSHES
-        :: else -> atomic { DRAINED(c) -> skip };
+        :: else ->                                 /* tlb_gen_nmi_enter() */
+#ifndef NMI_WITHOUT_FENCE
+            atomic { DRAINED(c) -> skip };         /* smp_mb() */
+#endif
+#ifndef NMI_WITHOUT_FLUSH
             if
-            :: BEHIND(c) -> atomic { DRAINED(c) -> flush(c) }
+            :: BEHIND(c) ->
+#ifdef NMI_PUBLISHES
+                t = now;
+                atomic { DRAINED(c) -> flush(c) };
+                atomic { STORE(c, L_SEEN, t) -> my_seen[c] = t; t = 0 }
+#else
+                atomic { DRAINED(c) -> flush(c) }
+#endif
             :: else
             fi;
-            atomic { can[c] = 1; judge(c) }
-#else
-        :: else -> atomic { can[c] = 1; judge(c) }
 #endif
+            atomic { can[c] = 1; judge(c) }
         fi;
 #endif
 #ifdef NMI_SECTION
@@ -631,12 +651,18 @@ end_nmi:
         :: else -> can[c] = could
         fi;
 #endif
-        atomic {
-#ifdef FIX_SHADOW /* the frame's RIP is at the HLT of cpu_idle_wait(): the NMI returns behind it */
-            skip_hlt[c] = shadow[c];
-#endif
-            shadow[c] = 0; was_idle = 0; could = 0; halted[c] = 0; in_nmi[c] = 0
-        }
+        atomic { LEAVE_HALT(c); shadow[c] = 0; was_idle = 0; could = 0; halted[c] = 0; in_nmi[c] = 0 }
+    od
+}
+
+/* An SMI, or a hypervisor that stops the CPU and forgets the shadow of STI. */
+proctype smi(byte c)
+{
+    byte n = DOES(SMIS, c);
+
+end_smi:
+    do
+    :: atomic { n > 0 && shadow[c] -> n--; shadow[c] = 0 }
     od
 }
 
@@ -685,6 +711,10 @@ init
             run irq(c);
             if
             :: DOES(NMIS, c) > 0 -> run nmi(c)
+            :: else
+            fi;
+            if
+            :: DOES(SMIS, c) > 0 -> run smi(c)
             :: else
             fi;
             c++

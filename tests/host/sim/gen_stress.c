@@ -4,7 +4,8 @@
  * Every CPU owns a few addresses, a 2 MiB slot, and frames for both. It writes entries itself, so
  * that next to nothing lies between the steps of the protocol; the oracle judges each reuse. CPUs
  * halt while another one is awake, and whoever is awake wakes the others now and then, the last one
- * at its end.
+ * at its end. Most schedules have NMIs that look something up, some handlers that wait for a
+ * generation themselves.
  */
 #include <string.h>
 
@@ -154,6 +155,14 @@ static void halt(void)
     irq_restore(flags);
 }
 
+static void look_up(void)
+{
+    tlb_gen_read_begin();
+    sim_point();
+    sim_point();
+    tlb_gen_read_end();
+}
+
 static void work(void *arg)
 {
     struct worker *w = &workers[this_cpu_id()];
@@ -168,10 +177,7 @@ static void work(void *arg)
             use_table(w);
             break;
         case 2:
-            tlb_gen_read_begin();
-            sim_point();
-            sim_point();
-            tlb_gen_read_end();
+            look_up();
             break;
         case 3:
             wake_all();
@@ -182,6 +188,12 @@ static void work(void *arg)
     }
     ATOMIC_SUB(awake, 1);
     wake_all();
+}
+
+/* Over a read section, too, where waiting for the generation would be for ever. */
+static void sync_in_handler(void)
+{
+    tlb_gen_sync(tlb_gen_stamp());
 }
 
 static void prepare(void *arg)
@@ -199,5 +211,9 @@ bool gen_stress_run(uint64_t seed)
     for (unsigned cpu = 0; cpu < cpus; cpu++)
         rng_seed(&workers[cpu].rng, seed * CPUS_MAX + cpu);
     awake = cpus;
+    if (seed % 4)
+        sim_nmi_storm(look_up, 10 + (uint32_t)(seed % 64));
+    if (seed % 8 == 0)
+        sim_irq_storm(sync_in_handler, 50 + (uint32_t)(seed % 256));
     return sim_do(prepare, &cpus) && sim_run(cpus, work, NULL);
 }

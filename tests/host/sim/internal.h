@@ -49,7 +49,7 @@ void oracle_frames_freed(uint64_t pfn, uint64_t n);
  * before the end. Tables are no part of that.
  */
 void oracle_idle_begin(unsigned cpu);
-void oracle_idle_end(unsigned cpu);
+bool oracle_idle_end(unsigned cpu); /* false: it was not */
 /* Notes an access of this CPU, which caches its translation. */
 void oracle_used(uintptr_t va);
 bool oracle_stale_here(uintptr_t va);

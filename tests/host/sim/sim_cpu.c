@@ -29,6 +29,7 @@
 
 #include "tests/host/sim/internal.h"
 #include <arch/cpu.h>
+#include <arch/smp.h>
 #include <arch/tlb_gen.h>
 
 #define STACK_SIZE         (256 * 1024)
@@ -207,10 +208,6 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
     switch_to(&fibers[c->id].sp, to);
 }
 
-/* Newer parts of tlb_gen.c; what it does not define does nothing. */
-void tlb_gen_irq_enter(void) __weak;
-void tlb_gen_irq_exit(void) __weak;
-
 static void enter_interrupt(struct sim_cpu *c)
 {
     c->irq_off = true;
@@ -219,15 +216,13 @@ static void enter_interrupt(struct sim_cpu *c)
         oracle_idle_end(c->id);
     }
     c->irq_depth++;
-    if (tlb_gen_irq_enter)
-        tlb_gen_irq_enter();
+    tlb_gen_irq_enter();
 }
 
 static void leave_interrupt(struct sim_cpu *c)
 {
     c->irq_depth--;
-    if (tlb_gen_irq_exit)
-        tlb_gen_irq_exit();
+    tlb_gen_irq_exit();
 }
 
 /* A handler is a context of its own: what it calls is not part of what was interrupted. Coming and
@@ -251,14 +246,18 @@ static void run_handler(struct sim_cpu *c, void (*fn)(struct sim_cpu *))
     c->irq_off = false;
 }
 
+/* As the machine's dispatcher. What the oracle takes for halted, the way in and out included, is
+ * awake meanwhile: the handler must not meet what was reused. */
 static void run_nmi(struct sim_cpu *c)
 {
     uint32_t held = c->locks_held, hooks = c->hook_depth, calls = c->call_depth;
-    bool off = c->irq_off, idle;
+    bool off = c->irq_off, idle, away;
 
-    c->nmi_masked = true;
-    idle = tlb_gen_is_idle();
-    enter_interrupt(c);
+    c->nmi_masked = c->irq_off = true;
+    idle = tlb_gen_nmi_enter();
+    away = oracle_idle_end(c->id);
+    c->irq_depth++;
+    tlb_gen_irq_enter();
     c->nmi_depth++;
     c->locks_held = c->hook_depth = c->call_depth = 0;
     c->interrupts++;
@@ -268,10 +267,9 @@ static void run_nmi(struct sim_cpu *c)
     c->call_depth = calls;
     c->nmi_depth--;
     leave_interrupt(c);
-    if (idle) {
+    if (away)
         oracle_idle_begin(c->id);
-        tlb_gen_idle_enter();
-    }
+    tlb_gen_nmi_exit(idle);
     c->irq_off = off;
     c->nmi_masked = false;
 }
@@ -356,6 +354,13 @@ static void wait_free(struct sim_cpu *c)
         sched_yield();
 }
 
+static void (*idle_hook)(void);
+
+void smp_set_idle_hook(void (*fn)(void))
+{
+    idle_hook = fn;
+}
+
 /* Interrupts are masked on entry and on return; in between one is taken. */
 void cpu_idle_wait(void)
 {
@@ -384,6 +389,8 @@ void cpu_idle_wait(void)
     c->irq_off = true;
     tlb_gen_idle_exit();
     oracle_idle_end(c->id);
+    if (idle_hook)
+        idle_hook();
 }
 
 void sim_irq_on(void)

@@ -187,17 +187,21 @@ void oracle_idle_begin(unsigned cpu)
     oracle_unlock();
 }
 
-void oracle_idle_end(unsigned cpu)
+bool oracle_idle_end(unsigned cpu)
 {
+    bool was;
+
     if (!oracle_on())
-        return;
+        return false;
     oracle_lock();
+    was = away[cpu];
     if (away[cpu] && owes[cpu] && flushed_all[cpu] <= owes[cpu])
         sim_fail(SIM_REUSE,
                  "CPU %u comes out of HLT with old translations of addresses that were reused",
                  cpu);
     away[cpu] = false;
     oracle_unlock();
+    return was;
 }
 
 const char *stale_holders(const struct stale *s)

@@ -110,9 +110,13 @@ unsigned tlb_gen_kick(uint64_t stamp, bool halted);
  * Not in NMI, no lock held. */
 void tlb_gen_sync(uint64_t stamp);
 
-/* For cpu_idle_wait() and the entry of interrupts and NMIs: tlb.h's idle hooks call them. */
+/* For cpu_idle_wait() and the entry of interrupts: tlb.h's idle hooks call them. Interrupts off. */
 void tlb_gen_idle_enter(void);
 void tlb_gen_idle_exit(void);
+/* For NMIs: after the first one its handler meets no translation of what was reused. Returns what
+ * the second one must be told. */
+bool tlb_gen_nmi_enter(void);
+void tlb_gen_nmi_exit(bool was_idle);
 static inline bool tlb_gen_is_idle(void)
 {
     return PERCPU_READ_(tlb_gen_cpu.idle);

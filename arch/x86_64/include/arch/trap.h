@@ -62,6 +62,10 @@ uint64_t trap_irq_count(void);
 /* What the innermost interrupt handler of this CPU has interrupted; NULL outside handlers. */
 const struct trap_frame *trap_irq_frame(void);
 
+/* The HLT of cpu_idle_wait() and what is behind it. A handler whose frame's rip is at the first one
+ * returns to the second one, so that an NMI ends the HLT that it came before, too. */
+extern const char cpu_halt_hlt[], cpu_halt_end[];
+
 /* Prints the call chain by frame pointers, each with its symbol. Any context. */
 void backtrace_print(uintptr_t rip, uintptr_t rbp);
 

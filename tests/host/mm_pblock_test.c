@@ -1,0 +1,145 @@
+/*
+ * mm_pblock_test.c: the blocks of the default design in the long run: holes are used again before
+ * new blocks are made, and a CPU that neither calls nor halts holds up no more than the stated
+ * number of blocks, and is the only one that is interrupted.
+ */
+#include <string.h>
+
+#include "lib/string.h"
+#include "mm/page_alloc.h"
+#include "mm/vmalloc.h"
+#include "mm/vmap_pcpu.h"
+#include "tests/host/sim/boot.h"
+#include "tests/host/testlib.h"
+
+#include <arch/cpu.h>
+
+#define COUNT 60 /* pages of a mapping, so that eight of them fill most of a block */
+#define MAPS  (8 * 100)
+#define CHURN 2000
+#define WAITING_MAX                                                                                \
+    1024 /* blocks that wait for a CPU that does not call: docs/DESIGN.md, section 8 */
+
+static struct page *pages[COUNT];
+static void *maps[MAPS];
+static uint32_t stop;
+
+static struct vmap_counters counters(void)
+{
+    struct vmap_counters c;
+
+    vmap_read_counters(&c);
+    return c;
+}
+
+static void start(unsigned cpus)
+{
+    test_seconds++;
+    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M, .cpus = cpus});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP});
+}
+
+static void *map_some(void)
+{
+    void *p = vm_map_ram(pages, COUNT, VM_ANY_NODE);
+
+    SIM_CHECK(p, "vm_map_ram failed");
+    for (unsigned i = 0; i < COUNT; i += COUNT - 1)
+        SIM_CHECK(vmalloc_to_page((char *)p + i * PAGE_SIZE) == pages[i], "page %u is another", i);
+    return p;
+}
+
+static void take_pages(void)
+{
+    SIM_CHECK(page_alloc_bulk(pages, COUNT, PAGE_ANY_NODE) == COUNT, "no memory");
+    for (unsigned i = 0; i < COUNT; i++)
+        sim_frame_callers_own(pages[i]);
+}
+
+static void give_pages(void)
+{
+    vm_unmap_aliases();
+    page_free_bulk(pages, COUNT);
+}
+
+/* One mapping of each block stays, so no block becomes empty; what others have left is used. */
+static void holes(void *arg)
+{
+    uint64_t blocks;
+    void *more[150]; /* which stay so few that holes are preferred (PBLOCK_SPARSE) */
+
+    (void)arg;
+    take_pages();
+    for (unsigned i = 0; i < MAPS; i++)
+        maps[i] = map_some();
+    for (unsigned i = 0; i < MAPS; i++)
+        if (i % 8)
+            vm_unmap_ram(maps[i], COUNT);
+    for (unsigned i = 0; i < CHURN; i++) /* what was freed comes back bit by bit */
+        vm_unmap_ram(map_some(), COUNT);
+    blocks = counters().vmap_blocks;
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
+        more[i] = map_some();
+    SIM_CHECK(counters().vmap_blocks <= blocks + 4, /* of 19: a look is at four blocks */
+              "%lu blocks, and %lu after mappings for which there was room", (unsigned long)blocks,
+              (unsigned long)counters().vmap_blocks);
+    SIM_CHECK(vmap_selfcheck(), "not sound");
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
+        vm_unmap_ram(more[i], COUNT);
+    for (unsigned i = 0; i < MAPS; i += 8)
+        vm_unmap_ram(maps[i], COUNT);
+    give_pages();
+}
+
+static void test_holes(void **state)
+{
+    (void)state;
+    start(1);
+    if (!sim_do(holes, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+static void laggard(void *arg)
+{
+    struct vmap_counters before = counters(), now;
+    uint64_t most = 0;
+
+    (void)arg;
+    if (this_cpu_id() == 1) {
+        while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+            cpu_relax();
+        return;
+    }
+    take_pages();
+    for (unsigned i = 0; i < 12 * WAITING_MAX; i++) {
+        vm_unmap_ram(map_some(), COUNT);
+        if (i % 256 == 0)
+            most = MAX(most, counters().vmap_blocks);
+    }
+    now = counters();
+    SIM_CHECK(most <= WAITING_MAX + 80, "%lu blocks wait for a CPU that does not call",
+              (unsigned long)most);
+    SIM_CHECK(now.tlb_ipis > before.tlb_ipis, "nobody told the CPU that does not call");
+    SIM_CHECK(now.alloc_fail == before.alloc_fail, "allocations failed");
+    give_pages();
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+}
+
+static void test_laggard(void **state)
+{
+    (void)state;
+    start(2);
+    stop = 0;
+    if (!sim_run(2, laggard, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_laggard),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
