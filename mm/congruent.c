@@ -24,8 +24,25 @@ static bool congruent_ok(const size_t *offsets, const size_t *sizes, int n, size
     return true;
 }
 
+struct wanted_areas {
+    struct vm_area **areas;
+    const size_t *offsets, *sizes;
+    int n;
+    size_t align;
+    err_t err;
+};
+
+static bool take_wanted(void *arg)
+{
+    struct wanted_areas *w = arg;
+
+    w->err = area_space_take_congruent(w->areas, w->offsets, w->sizes, w->n, w->align);
+    return w->err != ERR_NOSPACE;
+}
+
 struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, int n, size_t align)
 {
+    struct wanted_areas w = {.offsets = offsets, .sizes = sizes, .n = n, .align = align};
     struct vm_area **areas;
     err_t err = ERR_NOMEM;
     int made = 0;
@@ -47,11 +64,10 @@ struct vm_area **pcpu_get_vm_areas(const size_t *offsets, const size_t *sizes, i
             goto err_areas;
         areas[made]->pool = VMAP_NO_POOL;
     }
-    err = area_space_take_congruent(areas, offsets, sizes, n, align);
-    if (err == ERR_NOSPACE) {
-        purge_everything();
-        err = area_space_take_congruent(areas, offsets, sizes, n, align);
-    }
+    w.areas = areas;
+    if (!take_wanted(&w))
+        vmap_take_after_purge(take_wanted, &w);
+    err = w.err;
     if (err != OK)
         goto err_areas;
     for (int i = 0; i < n; i++)

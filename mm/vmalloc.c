@@ -109,20 +109,27 @@ static bool take_wanted(void *arg)
     return w->err != ERR_NOSPACE;
 }
 
-/* What waits, and the pools, and in the end what users can spare. Who purges is the first to take:
- * those that its end wakes up are short, too. Others may take what comes back all the same, so more
- * than once. */
+/* Who purges is the first to take: those that its end wakes up are short, too. Others may take what
+ * comes back all the same, so more than once. */
+void vmap_take_after_purge(bool (*take)(void *arg), void *arg)
+{
+    bool enough = false;
+
+    for (unsigned i = 0; !enough && i < SHORTAGE_TRIES; i++) {
+        if (i && vmap_config.blocks_all)
+            pblock_shortage();
+        enough = purge_until(i >= SHORTAGE_TRIES / 4, take, arg);
+    }
+    if (!enough && notify_shortage())
+        purge_until(true, take, arg);
+}
+
 static err_t take_after_purge(struct vm_area *a, uint64_t size, uint64_t align)
 {
     struct wanted_area w = {.a = a, .size = size, .align = align, .err = ERR_NOSPACE};
-    bool enough = false;
 
-    if (!could_fit(size, align))
-        return ERR_NOSPACE;
-    for (unsigned i = 0; !enough && i < SHORTAGE_TRIES; i++)
-        enough = purge_until(i >= SHORTAGE_TRIES / 4, take_wanted, &w);
-    if (!enough && notify_shortage())
-        purge_until(true, take_wanted, &w);
+    if (could_fit(size, align))
+        vmap_take_after_purge(take_wanted, &w);
     return w.err;
 }
 
@@ -319,7 +326,12 @@ static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int nod
     void *p;
 
     tlb_gen_check();
-    got = page_alloc_bulk(batch, pages, node);
+    if (pages == 1 && node < 0) {
+        batch[0] = alloc_page();
+        got = batch[0] != NULL;
+    } else {
+        got = page_alloc_bulk(batch, pages, node);
+    }
     if (unlikely(got != pages) && vmap_config.frames_safe) {
         /* What others have freed waits for the flush, too: all of it, once. */
         page_free_bulk(batch, got);
@@ -591,7 +603,7 @@ static __always_inline struct pblock *own_block(uintptr_t addr)
         return NULL;
     o = table_lookup(addr);
     /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
-    if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, o->queue)))
+    if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, READ_ONCE(o->queue))))
         return NULL;
     return (struct pblock *)o;
 }

@@ -78,6 +78,7 @@ err_t vmap_init(const struct vmap_config *c)
         goto err_index;
     for_each_cpu (cpu)
         vmap_cpu_init(cpu);
+    smp_set_idle_hook(c->blocks_all ? pblock_idle_hook : NULL);
     STORE_RELEASE(vmap_up, 1);
 #ifndef CONFIG_DEBUG /* which follows each frame's mappings in struct page */
     tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, !c->blocks_all);
@@ -169,6 +170,7 @@ bool vmap_exit(void)
     vmap_quiesce();
     ok = vmap_selfcheck();
     WRITE_ONCE(vmap_up, 0);
+    smp_set_idle_hook(NULL);
     tlb_gen_forbid_fast(TLB_GEN_NO_FAST_DESIGN, true);
     ok = block_exit() && ok;
     ok = pblock_exit() && ok;

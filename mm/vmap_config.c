@@ -14,10 +14,10 @@
 const char *const vmap_design_names[] = {"2010", "2023", "2024", "metalmap", NULL};
 static const char *const lock_names[] = {"auto", "tas", "ticket", "mcs", "rw", "rwspin", NULL};
 
-/* Blocks of a CPU are no use to another: below this much, one could find no addresses while others
- * have some to spare. */
-#define RANGE_BASE    (256 * SZ_1M)
-#define RANGE_PER_CPU (64 * SZ_1M)
+/* Each CPU has blocks in use that are no use to another, and what it can spare comes by a flush:
+ * below this much the shortage would be the rule. */
+#define RANGE_BASE    (192 * SZ_1M)
+#define RANGE_PER_CPU (16 * SZ_1M)
 
 /* key, field of struct vmap_config, its name when false and when true, help */
 #define SWITCHES(X)                                                                                \

@@ -48,6 +48,8 @@ unsigned frames_take_kept(pte_t *table, unsigned at, unsigned n);
     do {                                                                                           \
         for (unsigned left_ = (n) / 16; left_; left_--)                                            \
             FRAMES_TIMES_(16, step, move);                                                         \
+        if (((n)&15) == 0)                                                                         \
+            break;                                                                                 \
         if ((n)&8)                                                                                 \
             FRAMES_TIMES_(8, step, move);                                                          \
         if ((n)&4)                                                                                 \

@@ -316,6 +316,12 @@ bool pblock_find(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out);
 /* Recycles all that has passed on this CPU's queues, and gives empty blocks back. */
 void pblock_drain_local(void);
+/* Addresses are short: every CPU that halts or allocates gives up the blocks that it has no use
+ * for; they wait for the flush with everything else. Returns when they have, or after a while. Any
+ * context but NMI; handlers and who has interrupts masked do not wait. */
+void pblock_shortage(void);
+/* After a halt: answers the above. */
+void pblock_idle_hook(void);
 /* frames=safe, memory is short: all that waits in this context's queue, and the frames that free
  * slots keep, go to the page allocator. */
 void pblock_release_frames(void);
@@ -386,6 +392,9 @@ void vmap_bad_free(const char *what, const void *addr, void *caller);
 uint64_t vmap_size_to_pages(uint64_t size);
 /* What vmalloc and its kin do once the return address is known. */
 void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *caller);
+/* Addresses are short: take(arg) is called until it says that it has what it needs, with what
+ * waits, the pools, the blocks of other CPUs, and in the end what users can spare. */
+void vmap_take_after_purge(bool (*take)(void *arg), void *arg);
 /* A whole area becomes visible; addresses that are unpublished and unmapped wait for the flush. */
 void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *caller);
 void vmap_retire(struct vm_area *a);

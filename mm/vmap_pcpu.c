@@ -18,6 +18,7 @@
 #include "mm/vmap_internal.h"
 #include "mm/vmap_pcpu.h"
 #include <arch/smp.h>
+#include <arch/tlb.h>
 #include <arch/tlb_gen.h>
 
 DEFINE_PER_CPU(struct pqueues, vmap_pqueues);
@@ -166,17 +167,21 @@ static void take_kept_all(struct pqueue *q, struct pblock *b)
 
 /* b has nothing live, pending or waiting, and is on no list: its addresses wait for a generation,
  * and its bookkeeping with them (lookups may still hold it). */
-static void pblock_release(struct pqueue *q, struct pblock *b)
+static void pblock_release(struct pqueue *q, struct pblock *b, bool may_purge)
 {
     struct vm_area *a = b->area;
 
+    ASSERT_DBG(!READ_ONCE(b->remote_queued)); /* nor on the list of remote frees */
     if (vmap_config.frames_safe)
         take_kept_all(q, b);
     table_clear(b->start, b->start + BLOCK_SIZE);
     node_busy_remove(a);
     q->blocks--;
     node_lazy_add(a);
-    purge_lazy_added(BLOCK_PAGES);
+    if (may_purge)
+        purge_lazy_added(BLOCK_PAGES);
+    else
+        purge_lazy_count(BLOCK_PAGES);
 }
 
 bool pblock_is_queued(const struct pblock *b)
@@ -277,7 +282,7 @@ static void park(struct pqueue *q, struct pblock *b)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     else
         list_move_to(b, &q->full, PBLOCK_FULL);
-    b->queue = NULL;
+    WRITE_ONCE(b->queue, NULL);
 }
 
 /* Those of b that others have freed become pending ones. Returns how many. */
@@ -470,7 +475,7 @@ static unsigned worth_keeping(struct pqueue *q)
 }
 
 /* Empty blocks above the bound go back to the tree. */
-static void trim_empty(struct pqueue *q, unsigned bound, unsigned most)
+static void trim_empty(struct pqueue *q, unsigned bound, unsigned most, bool may_purge)
 {
     while (q->empty_blocks > bound && most--) {
         struct pblock *b = list_first_entry(&q->empty, struct pblock, link);
@@ -481,7 +486,7 @@ static void trim_empty(struct pqueue *q, unsigned bound, unsigned most)
             break;
         list_del(&b->link);
         q->empty_blocks--;
-        pblock_release(q, b);
+        pblock_release(q, b, may_purge);
     }
 }
 
@@ -533,7 +538,9 @@ static void press_laggards(struct pqueue *q)
 {
     tlb_gen_advance(q->last_stamp);
     if (q->waiting_blocks >= keep.hard) {
+        q->busy++;
         tlb_gen_sync(oldest_stamp(q));
+        q->busy--;
         recycle_passed(q, &q->waiting[1], PBLOCK_STEP_MAX);
         recycle_passed(q, &q->waiting[0], PBLOCK_STEP_MAX);
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
@@ -573,6 +580,83 @@ static void upkeep(struct pqueue *q, unsigned until)
     }
 }
 
+/* Rounds of giving up blocks for others so far. */
+static struct {
+    uint32_t rounds;
+} shortage __cacheline;
+
+/* Without a wait, so that it can be done wherever q is at rest: what waits for a generation is
+ * given in the next round. */
+static void answer(struct pqueue *q)
+{
+    uint32_t round = LOAD_ACQUIRE(shortage.rounds);
+
+    collect_remote(q, UINT_MAX);
+    stamp_dirty(q, UINT32_MAX, true);
+    tlb_gen_check();
+    recycle_passed(q, &q->waiting[0], UINT32_MAX);
+    recycle_passed(q, &q->waiting[1], UINT32_MAX);
+    trim_empty(q, 0, UINT32_MAX, false);
+    STORE_RELEASE(q->answered, round);
+}
+
+void pblock_idle_hook(void)
+{
+    struct pqueues *qs = this_cpu_ptr(&vmap_pqueues);
+
+    if (in_irq()) /* over who knows what */
+        return;
+    for (unsigned c = 0; c < ARRAY_SIZE(qs->context); c++)
+        if (qs->context[c].answered != READ_ONCE(shortage.rounds) && !qs->context[c].busy)
+            answer(&qs->context[c]);
+}
+
+/* Looked at from elsewhere: a guess. */
+static bool may_spare(struct pqueue *q)
+{
+    return READ_ONCE(q->empty_blocks) || READ_ONCE(q->waiting_blocks) ||
+           READ_ONCE(q->dirty_blocks) || READ_ONCE(q->collecting) || READ_ONCE(q->remote);
+}
+
+static bool all_answered(uint32_t round)
+{
+    unsigned cpu;
+
+    for_each_cpu (cpu) {
+        struct pqueue *q = per_cpu_ptr(&vmap_pqueues, cpu)->context;
+
+        for (unsigned c = 0; c < 2; c++)
+            if ((int32_t)(LOAD_ACQUIRE(q[c].answered) - round) < 0 && may_spare(&q[c]) &&
+                !READ_ONCE(q[c].busy))
+                return false;
+    }
+    return true;
+}
+
+void pblock_shortage(void)
+{
+    uint32_t round = ATOMIC_ADD(shortage.rounds, 1) + 1;
+    struct clock_limit limit;
+    unsigned cpu;
+
+    for_each_cpu (cpu) {
+        struct pqueue *q = per_cpu_ptr(&vmap_pqueues, cpu)->context;
+
+        if (cpu != this_cpu_id() && (may_spare(&q[0]) || may_spare(&q[1])))
+            smp_wake(cpu);
+    }
+    if (in_irq() || !irqs_enabled())
+        return;
+    irq_disable();
+    pblock_idle_hook();
+    irq_enable();
+    clock_limit_start(&limit, PBLOCK_SHORTAGE_US);
+    while (!all_answered(round) && !clock_limit_over(&limit)) {
+        tlb_poll();
+        cpu_relax();
+    }
+}
+
 /* A block with room for n pages, on no list, its run entered. Whole blocks are cheaper to fill than
  * holes; holes are used when they are most of what there is. */
 static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
@@ -585,8 +669,11 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
         if (b)
             return b;
     }
-    if (!b)
+    if (!b) {
+        q->busy++;
         b = pblock_new(q);
+        q->busy--;
+    }
     if (!b) {
         /* No addresses or no memory: wait for everything of this queue that can come back. */
         pblock_drain(q);
@@ -621,14 +708,19 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     }
     upkeep(q, UPKEEP_PHASES);
     q->phase = 0;
-    if (unlikely(q->empty_blocks > keep.least))
-        trim_empty(q, worth_keeping(q), 1);
+    if (unlikely(q->empty_blocks > keep.least)) {
+        q->busy++;
+        trim_empty(q, worth_keeping(q), 1, true);
+        q->busy--;
+    }
     if (unlikely(q->waiting_blocks >= keep.soft))
         press_laggards(q);
+    if (unlikely(q->answered != READ_ONCE(shortage.rounds)))
+        answer(q);
     b = pick(q, n, align);
     if (!b)
         return NULL;
-    b->queue = q;
+    WRITE_ONCE(b->queue, q); /* partner: own_block() */
     b->state = PBLOCK_ACTIVE;
     q->active = b;
     return b;
@@ -745,6 +837,7 @@ void pblock_drain(struct pqueue *q)
 {
     struct pblock *b = q->active;
 
+    q->busy++;
     if (b != &no_block) {
         q->active = &no_block;
         park(q, b);
@@ -758,6 +851,7 @@ void pblock_drain(struct pqueue *q)
         recycle_passed(q, &q->waiting[0], UINT32_MAX);
         recycle_passed(q, &q->waiting[1], UINT32_MAX);
     }
+    q->busy--;
 }
 
 /* Every frame that an entry of q's free slots has kept. */
@@ -798,10 +892,12 @@ void pblock_drain_local(void)
         unsigned long flags = c ? irq_save() : 0;
         struct pqueue *q = &qs->context[c];
 
+        q->busy++;
         pblock_drain(q);
         if (vmap_config.frames_safe)
             give_kept(q);
-        trim_empty(q, 0, UINT32_MAX);
+        trim_empty(q, 0, UINT32_MAX, true);
+        q->busy--;
         if (c)
             irq_restore(flags);
     }

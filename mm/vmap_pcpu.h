@@ -40,6 +40,8 @@
 #define PBLOCK_DEADLINE_US  1000000
 /* Pages of memory that are a block's own: its table, its slots. */
 #define PBLOCK_OWN_PAGES 2
+/* How long a CPU that is short of addresses waits for what the others can spare. */
+#define PBLOCK_SHORTAGE_US 50000
 /* Blocks of each list that one operation moves: one, and one for each so many that there are. */
 #define PBLOCK_STEP_BACKLOG 32
 #define PBLOCK_STEP_MAX     8u
@@ -115,6 +117,8 @@ struct pqueue {
     uint32_t peak, keep;
     uint64_t epoch;
     struct pblock *collecting; /* taken off `remote`, not yet collected */
+    uint32_t busy;             /* its owner is in the middle of something that may halt */
+    uint32_t answered;         /* the last round of a shortage that it gave to; others look */
     /* others */
     struct pblock *remote __cacheline;
 };
@@ -221,7 +225,7 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
         list_add_tail(&b->link, &q->dirty);
         q->dirty_blocks++;
         b->state = PBLOCK_DIRTY;
-        b->queue = q;
+        WRITE_ONCE(b->queue, q); /* partner: own_block() */
     }
 }
 

@@ -82,11 +82,23 @@ void smp_set_online(void)
 
 /* ---- waiting ---- */
 
+static void (*idle_hook)(void);
+
+void smp_set_idle_hook(void (*fn)(void))
+{
+    STORE_RELEASE(idle_hook, fn);
+}
+
 void cpu_idle_wait(void)
 {
+    void (*hook)(void);
+
     tlb_idle_enter();
     cpu_halt();
     tlb_idle_exit();
+    hook = LOAD_ACQUIRE(idle_hook);
+    if (hook)
+        hook();
 }
 
 /* The task priority blocks all classes up to this one. */

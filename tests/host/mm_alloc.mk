@@ -21,4 +21,4 @@ $(ALLOC_PLAIN)/%: SIM_FLAGS := $(filter-out -DCONFIG_DEBUG,$(SIM_FLAGS))
 $(eval $(call alloc_tests,,$(ALLOC_PLAIN)))
 $(eval $(call alloc_tests,_debug,$(HOST_OUT)))
 
-TSAN_TESTS += mm_page_smp_test mm_cache_test
+TSAN_TESTS += mm_page_smp_test mm_cache_test mm_page_smp_test_debug mm_cache_test_debug

@@ -116,7 +116,7 @@ static void test_refused(void **state)
         {DESIGN_METALMAP, "vbindex=global", "vbindex= needs blocks=ram"},
         {DESIGN_2023, "pools=on", "pools=on needs more than one node"},
         {DESIGN_2024, "purge=eager lazy=100", "lazy= needs purge=lazy"},
-        {DESIGN_METALMAP, "vmalloc=508M", "blocks=all needs vmalloc= of at least 512M for 4 CPUs"},
+        {DESIGN_METALMAP, "vmalloc=254M", "blocks=all needs vmalloc= of at least 256M for 4 CPUs"},
     };
     struct vmap_config c;
 

@@ -7,8 +7,11 @@
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
 
-#define ROOM  (64 * 1024UL)
-#define TRIES 2048
+#define ROOM   (64 * 1024UL)
+#define TRIES  2048
+#define MAPS   128 /* of 64 pages: 16 blocks */
+#define LARGE  300 /* pages: more than a block's mapping can have */
+#define ROUNDS 8
 
 static void *held;
 
@@ -81,5 +84,50 @@ KTEST(exhaust_addresses, "B9: no addresses left: NULL from every call, notifiers
     one = vmalloc(100 * PAGE_SIZE);
     KT_EXPECT(one);
     vfree(one);
+    free_page(page);
+}
+
+static void *maps[MAPS];
+
+static void map_many(void *arg)
+{
+    struct page *many[64];
+
+    for (unsigned i = 0; i < ARRAY_SIZE(many); i++)
+        many[i] = arg;
+    for (unsigned i = 0; i < MAPS; i++)
+        KT_EXPECT((maps[i] = vm_map_ram(many, ARRAY_SIZE(many), VM_ANY_NODE)) != NULL);
+}
+
+static void unmap_many(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < MAPS; i++)
+        vm_unmap_ram(maps[i], 64);
+}
+
+KTEST(exhaust_but_others, "B9: what another CPU keeps is found when addresses are short")
+{
+    struct page *page = alloc_page();
+    void *large = NULL;
+
+    KT_ASSERT(page);
+    if (kt_cpus() < 2) {
+        free_page(page);
+        KT_SKIP("one CPU");
+    }
+    for (unsigned round = 0; round < ROUNDS && !kt_failed(); round++) {
+        unsigned other = 1 + round % (kt_cpus() - 1);
+
+        kt_on_cpu(other, map_many, page);
+        KT_EXPECT(kt_eat_addresses(ROOM));
+        KT_EXPECT(!vmalloc(LARGE * PAGE_SIZE));
+        /* Its blocks are its own: freed, stamped or empty, and that CPU sleeps. */
+        kt_on_cpu(other, unmap_many, NULL);
+        large = vmalloc(LARGE * PAGE_SIZE);
+        KT_EXPECT(large);
+        vfree(large);
+        kt_spit_addresses();
+    }
     free_page(page);
 }

@@ -29,6 +29,7 @@
 
 #include "tests/host/sim/internal.h"
 #include <arch/cpu.h>
+#include <arch/smp.h>
 #include <arch/tlb_gen.h>
 
 #define STACK_SIZE         (256 * 1024)
@@ -353,6 +354,13 @@ static void wait_free(struct sim_cpu *c)
         sched_yield();
 }
 
+static void (*idle_hook)(void);
+
+void smp_set_idle_hook(void (*fn)(void))
+{
+    idle_hook = fn;
+}
+
 /* Interrupts are masked on entry and on return; in between one is taken. */
 void cpu_idle_wait(void)
 {
@@ -381,6 +389,8 @@ void cpu_idle_wait(void)
     c->irq_off = true;
     tlb_gen_idle_exit();
     oracle_idle_end(c->id);
+    if (idle_hook)
+        idle_hook();
 }
 
 void sim_irq_on(void)
