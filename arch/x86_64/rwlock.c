@@ -19,6 +19,8 @@
 #define RW_QUEUE  2u
 #define RW_READER 0x100u
 
+#define STEAL_SPINS 500
+
 /* On the waiter's stack; linked and woken under queue_lock. */
 struct rw_waiter {
     struct rw_waiter *next;
@@ -112,6 +114,22 @@ static void spin_for(struct rwlock *l, bool write)
     } while (!try_take(l, write, true));
 }
 
+/*
+ * Before it sleeps: a writer spins for a while, and takes the lock whenever it is free; a reader
+ * looks once whether no writer has it. Both go before the queue. Without this all queue once one
+ * waits, and each of them has to be woken.
+ */
+static bool steal(struct rwlock *l, bool write)
+{
+    for (unsigned i = 0; i < (write ? STEAL_SPINS : 1); i++) {
+        if (try_take(l, write, true))
+            return true;
+        cpu_relax();
+        tlb_poll();
+    }
+    return false;
+}
+
 static void count(struct rwlock *l, bool write, bool waited, uint64_t begin, uintptr_t ip)
 {
     uint32_t me = this_cpu_id() + 1, last = READ_ONCE(l->last);
@@ -136,7 +154,7 @@ static unsigned long take(struct rwlock *l, bool write, uintptr_t ip)
         spin_count_contended();
         if (l->spins || in_irq() || !(flags & RFLAGS_IF)) {
             spin_for(l, write);
-        } else {
+        } else if (!steal(l, write)) {
             irq_restore(flags);
             sleep_for(l, write);
         }

@@ -27,16 +27,21 @@ static uint64_t env(const char *name, uint64_t otherwise)
     return s && *s ? strtoull(s, NULL, 0) : otherwise;
 }
 
+static void run_plan(struct driver_plan *p, uint64_t seed)
+{
+    if (driver_run(p))
+        return;
+    driver_print_plan(p);
+    fail_msg("replay with MM_SEED=0x%lx: %s: %s", (unsigned long)seed,
+             sim_rule_names[sim_failure()], sim_failure_text());
+}
+
 static void run_one(uint64_t seed)
 {
     struct driver_plan p;
 
     driver_plan_for(&p, seed);
-    if (driver_run(&p))
-        return;
-    driver_print_plan(&p);
-    fail_msg("replay with MM_SEED=0x%lx: %s: %s", (unsigned long)seed,
-             sim_rule_names[sim_failure()], sim_failure_text());
+    run_plan(&p, seed);
 }
 
 static void test_seeds(void **state)
@@ -59,6 +64,49 @@ static void test_seeds(void **state)
             (unsigned long)sim_stats.switches, (unsigned long)sim_stats.interrupts,
             (unsigned long)sim_stats.stale_made, (unsigned long)sim_stats.flushes,
             (double)done / took, (double)sim_stats.calls / took);
+}
+
+/* What a design is with some options turned round, without its name. */
+static const char *options_of(unsigned design, uint32_t mix)
+{
+    static char text[300];
+    struct vmap_config c;
+    char msg[128];
+
+    if (!vmap_config_for(&c, design, msg, sizeof(msg)))
+        fail_msg("%s", msg);
+    sim_mix(&c, mix);
+    vmap_config_print(&c, text, sizeof(text));
+    /* Behind "design=NAME". */
+    return text + strlen("design=") + strlen(vmap_design_names[design]);
+}
+
+/* Every design, and every combination of options that is not refused, once. */
+static void test_combinations(void **state)
+{
+    static char seen[DESIGNS << SIM_MIXES][300];
+    unsigned n = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < DESIGNS << SIM_MIXES; i++) {
+        unsigned design = i % DESIGNS, k = 0;
+        struct driver_plan p;
+
+        snprintf(seen[n], sizeof(seen[n]), "%s", options_of(design, i / DESIGNS));
+        while (strcmp(seen[k], seen[n]) != 0)
+            k++;
+        if (k < n)
+            continue;
+        n++;
+        driver_plan_for(&p, test_seed() + i);
+        p.boot.design = design;
+        p.boot.mix = i / DESIGNS;
+        if (design == DESIGN_2010 || design == DESIGN_2023)
+            p.boot.nodes = 1;
+        run_plan(&p, test_seed()); /* the first combination's seed repeats all */
+    }
+    fprintf(stderr, "seeds: %u combinations of options\n", n);
+    assert_true(n >= 200);
 }
 
 /* The same seed gives the same run, whatever ran before. */
@@ -149,9 +197,8 @@ static void test_machine_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_rw_queue),
+        cmocka_unit_test(test_seeds),          cmocka_unit_test(test_combinations),
+        cmocka_unit_test(test_replay),         cmocka_unit_test(test_rw_queue),
         cmocka_unit_test(test_machine_faults),
     };
 

@@ -33,8 +33,10 @@ static bool setup(struct kbench_worker *w)
         ok = kept[i] && junk[i];
         kt_alive();
     }
-    for (uint64_t i = 0; junk && i < length; i++)
+    for (uint64_t i = 0; junk && i < length; i++) {
         vfree(junk[i]);
+        kt_alive();
+    }
     vfree(junk);
     return ok;
 }
@@ -43,8 +45,10 @@ static void teardown(struct kbench_worker *w)
 {
     void **kept = w->state[0];
 
-    for (uint64_t i = 0; kept && i < length; i++)
+    for (uint64_t i = 0; kept && i < length; i++) {
         vfree(kept[i]);
+        kt_alive();
+    }
     vfree(kept);
 }
 

@@ -115,6 +115,8 @@ OPTIONS = [
     Row("maxcpus", smp="4", options=f"{SHORT} maxcpus=2", cpus=2, lines=(r"^# smp: using 2 of 4 CPUs",)),
     Row("small-vmalloc",
         options=f"{SHORT},exhaust,align_shift_alloc_test design=2024 vmalloc=32M"),
+    Row("designs", smp="4", options=f"{ALL} designs=2010,2023,2024,metalmap", timeout=300,
+        lines=(r"^# test  +2010  +2023  +2024  +metalmap$",)),
     Row("vmalloc-too-small", options="design=metalmap vmalloc=32M", verdict="error",
         lines=(r"^# error: design metalmap: blocks=all needs vmalloc= of at least \d+M",)),
     Row("bad-key", options="desing=2024", verdict="error",
@@ -225,6 +227,9 @@ FULL_REST = [
     Row("usb-image", boot="usb", smp="16", mem="1G", options="", timeout=600),
     Row("pvh-all-default", smp="8", mem="2G", options="", timeout=600),
     Row("pvh-all-default-1", smp="1", mem="2G", options="", timeout=600),
+    *[Row(f"{boot}-designs-smp64", boot=boot, smp="64", mem="2G", timeout=900,
+          options="designs=2010,2023,2024,metalmap", lines=(r"^# test  +2010  +2023  +2024  +metalmap$",))
+      for boot in ("pvh", "uefi")],
     Row("two-designs", smp="4", options=f"{ALL} designs=2024,2024 counters=each repeat=2"),
     Row("linux-order", smp="4", options="profile=smoke run_test_mask=8191 sequential_test_order=off"),
     Row("large-vmalloc", options=f"{SHORT} vmalloc=32T"),

@@ -2,13 +2,14 @@
  * rwlock.h: a reader-writer lock whose waiters sleep, after Linux's rw_semaphore.
  *
  * Reproduced: many readers or one writer; a queue in order of arrival; the one at its head is woken
- * by whoever leaves, readers behind it with it; a waiter that is not at the head keeps newcomers
- * out of its way, readers too; a woken writer competes. To sleep is to halt the CPU, and to be
- * woken is an interrupt, in place of a context switch. Not reproduced: a writer that spins while
- * the holder runs (rwsem's optimistic spinning), handing the lock over, and that the holder itself
- * can sleep: it has interrupts masked, as with a spinlock, because interrupt handlers take the same
- * lock. Where nobody can sleep (in handlers, with interrupts masked) a waiter spins, and goes
- * before the queue: what it waits for may be below it.
+ * by whoever leaves, readers behind it with it; newcomers queue behind those who wait, but a writer
+ * spins for a while before, and takes the lock if it becomes free meanwhile, and a reader looks
+ * once more; a woken writer competes. To sleep is to halt the CPU, and to be woken is an interrupt,
+ * in place of a context switch. Not reproduced: that a spinning writer knows whether the holder
+ * runs, handing the lock over, and that the holder itself can sleep: it has interrupts masked, as
+ * with a spinlock, because interrupt handlers take the same lock. Where nobody can sleep (in
+ * handlers, with interrupts masked) a waiter spins, and goes before the queue: what it waits for
+ * may be below it.
  *
  * With `spins` all waiters do that: the plain rwlock_t, whose readers may keep a writer out.
  */
