@@ -605,6 +605,8 @@ static __always_inline struct pblock *own_block(uintptr_t addr)
     /* What is this queue's cannot go away meanwhile; what is not, is only compared. */
     if (unlikely(!PERCPU_EQUALS_(vmap_pqueue_self, READ_ONCE(o->queue))))
         return NULL;
+    if (!o)
+        __builtin_unreachable(); /* so that callers need not look at the address once more */
     return (struct pblock *)o;
 }
 
