@@ -10,7 +10,9 @@
 #include <arch/percpu.h>
 
 #define HZ          10000
-#define SECONDS_MAX 5
+#define SECONDS_MAX 3
+/* An emulated CPU may not run for long while others do. */
+#define GRACE_SECONDS 60
 
 static struct {
     struct page *page;
@@ -63,12 +65,13 @@ static void run(void *arg)
     for (size_t i = 0; !READ_ONCE(*this_cpu_ptr(&stopped)); i++) {
         pair(1 + i % 3);
         kt_alive();
-        if (clock_us() >= timer.end_us + 1000000) {
+        if (clock_us() >= timer.end_us + GRACE_SECONDS * 1000000UL) {
             timer_stop();
             KT_FAIL("the timer has stopped by itself");
             break;
         }
     }
+    KT_EXPECT(*this_cpu_ptr(&ticks) != 0);
     rate = *this_cpu_ptr(&ticks) * 1000000 / MAX(clock_us() - begin, 1UL);
     old = READ_ONCE(timer.least);
     while (rate < old && !ATOMIC_CAS(timer.least, &old, rate))
@@ -95,7 +98,6 @@ KTEST(irq_timer, "E12: the timer's handler allocates at 10 kHz on every CPU, ove
     kt_pages_put(&page);
     if (timer.no_timer)
         KT_SKIP("this CPU has no timer");
-    KT_EXPECT(timer.least != 0);
     kt_note("%u CPUs: ticks a second on each: %lu to %lu, %u asked", kt_cpus(),
             (unsigned long)timer.least, (unsigned long)timer.most, HZ);
 }
