@@ -141,12 +141,12 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
     /* Whole units of the table; permanent areas always, since the next design may have one. */
     if (vmap_config.index_table || flags & VM_PERMANENT) {
         size = ALIGN_UP(size, BLOCK_SIZE);
+        if (vmap_units_on && align <= BLOCK_SIZE && !(flags & VM_PERMANENT))
+            a = units_take(size, flags & VM_HUGE);
         align = MAX(align, BLOCK_SIZE);
-    }
-    if (vmap_units_on && align <= BLOCK_SIZE && !(flags & VM_PERMANENT))
-        a = units_take(size, flags & VM_HUGE);
-    else if (!(flags & VM_PERMANENT))
+    } else {
         a = node_pool_take(size, align);
+    }
     if (a)
         goto out;
     a = area_new();
@@ -165,7 +165,7 @@ struct vm_area *vmap_area_alloc(uint64_t size, uint64_t align, unsigned flags)
         return NULL;
     }
 out:
-    a->flags = (uint16_t)(flags & ~(unsigned)VM_HUGE);
+    a->flags = (uint8_t)(flags & ~(unsigned)VM_HUGE);
     a->leaves = a->plain = false;
     a->nr_pages = 0;
     a->page_offset = 0;

@@ -20,8 +20,8 @@
 /* Pools keep ready ranges of 1 .. POOL_SIZES pages, guard included (Linux's MAX_VA_SIZE_PAGES). */
 #define VMAP_POOL_SIZES 256
 /* Neighbouring addresses go to one node by zones of 16 pages (Linux's vmap_zone_size). */
-#define VMAP_ZONE_SIZE (16 * PAGE_SIZE)
-#define VMAP_NODES_MAX 128
+#define VMAP_ZONE_SHIFT (PAGE_SHIFT + 4) /* 16 pages */
+#define VMAP_NODES_MAX  128
 
 /* Blocks for vm_map_ram: 2 MiB and one page-table page. */
 #define BLOCK_PAGES     PTE_COUNT
@@ -58,14 +58,13 @@ struct vm_area {
     /* constant while in use */
     uint32_t nr_pages; /* mapped pages from start; written by vrealloc's shrinking too */
     uintptr_t end;     /* behind the guard */
-    uint16_t flags;    /* VM_* of the caller */
+    uint8_t flags;     /* VM_* of the caller */
     uint8_t pool;      /* node whose pool it came from, VMAP_NO_POOL: the tree */
     uint8_t state;     /* enum area_state; written by who owns it, or under the busy lock */
     uint8_t kind;
-    /* its entries hold frames to be freed after the flush; it had 2 MiB leaves; its entries are of
-     * the ready frames' kind */
-    bool keeps_frames : 1, leaves : 1, plain : 1;
-    uint16_t page_offset; /* ioremap: offset of the caller's address in its first page */
+    bool keeps_frames;          /* its entries hold frames to be freed after the flush */
+    bool leaves : 1, plain : 1; /* it had 2 MiB leaves; its entries are of the ready frames' kind */
+    uint16_t page_offset;       /* ioremap: offset of the caller's address in its first page */
     void *caller;
     union {
         struct vmap_block *block; /* VM_KIND_BLOCK_AREA */

@@ -42,7 +42,7 @@ static struct lock_class lazy_class = {.name = "vmap_node.lazy"};
 static struct lock_class pool_class = {.name = "vmap_node.pool"};
 
 static struct vmap_node *nodes[VMAP_NODES_MAX];
-static unsigned node_total;
+static unsigned node_total, zone_shift;
 static uint64_t untabled; /* atomic */
 static bool pools_on;
 bool node_by_table __read_mostly;
@@ -58,8 +58,7 @@ static inline struct vm_area *area_of(struct rb_node *n)
  * two of 64 nodes would have all of them. */
 static inline unsigned node_index(uintptr_t addr)
 {
-    return (unsigned)((vmap_config.index_table ? addr / BLOCK_SIZE : addr / VMAP_ZONE_SIZE) %
-                      node_total);
+    return (unsigned)((addr >> zone_shift) % node_total);
 }
 
 static inline struct vmap_node *node_of_address(uintptr_t addr)
@@ -108,6 +107,7 @@ err_t node_init(unsigned count, bool pools)
             list_init(&nodes[i]->pool.size[s].list);
         node_total = i + 1;
     }
+    zone_shift = vmap_config.index_table ? PMD_SHIFT : VMAP_ZONE_SHIFT;
     node_by_table =
         vmap_config.index_table && !vmap_config.search_walk && !vmap_config.insert_twice;
     /* One node has no pools: the point of pools is to stay away from the shared tree. */

@@ -83,8 +83,8 @@ COSTS = [
     cost("remote_free, own CPU", "1", "remote_free"),
     cost("irq_alloc, own CPU", "1", "irq_alloc"),
     cost("tail 1 to 4 pages", "1", "tail"),
-    cost("2024: fix_size 1 page", "2024", "fix_size_alloc_test"),
-    cost("2024: vm_map_ram 1 page", "2024", "vm_map_ram_test"),
+    cost("2024: fix_size 1 page", "2024", "fix_size_alloc_test", 1600, 3250),
+    cost("2024: vm_map_ram 1 page", "2024", "vm_map_ram_test", 500, 750),
 ]
 TAIL_BOOTS = {"full_fit": "long"}
 TAILS = [Figure(f"{c.name}: {kind}", TAIL_BOOTS.get(c.name, c.boot), c.test, kind, limit)
