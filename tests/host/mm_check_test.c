@@ -163,7 +163,7 @@ static void free_colour(void)
 
 static void node_wrong(void)
 {
-    PLANT(a->start, a->start + VMAP_ZONE_SIZE);
+    PLANT(a->start, a->start + (1UL << VMAP_ZONE_SHIFT));
 }
 static void node_overlap(void)
 {
