@@ -133,6 +133,7 @@ QEMU_ARGS :=
 ARGS      :=
 TIMEOUT   :=
 DRY       := 0
+FINDINGS_FILE := docs/FINDINGS.md
 export SMP MEM CPU MACHINE BOOT ACCEL ICOUNT QEMU QEMU_ARGS ARGS TIMEOUT DRY O
 
 RUN_NEEDS := $(O)/kernel.elf $(if $(filter uefi,$(BOOT)),$(O)/BOOTX64.EFI) \
@@ -159,6 +160,9 @@ bench-renew: $(O)/kernel.elf | need-run ## as bench, and the counts become the b
 
 scale: $(O)/kernel.elf | need-run ## 1, 2, 8, 64 CPUs: rates, contended locks, flush interrupts
 	$(Q)$(PYTHON) tools/scale.py
+
+findings: $(O)/kernel.elf | need-run ## what was found about vmalloc from 2010 to 2024, measured here (FINDINGS_ONLY="names")
+	$(Q)$(PYTHON) tools/findings.py --verbose $(if $(FINDINGS_ONLY),,--write=$(FINDINGS_FILE))
 
 # ---- tests ----
 
@@ -220,6 +224,6 @@ need-run: need-image
 	@$(call need,$(QEMU),qemu-system-x86)
 
 FORCE:
-.PHONY: all run gdb usb bench bench-renew scale test check deps clean help need-build need-image need-run FORCE
+.PHONY: all run gdb usb bench bench-renew scale findings test check deps clean help need-build need-image need-run FORCE
 
 -include $(KERNEL_OBJ:.o=.d) $(EFI_OBJ:.o=.d)
