@@ -37,10 +37,17 @@ static struct {
     uint64_t at;
 } advanced __cacheline;
 
+/* Rounds of giving up blocks for others so far. */
+static struct {
+    uint32_t rounds;
+} shortage __cacheline;
+
 err_t pblock_init(void)
 {
     if (!pblock_cache)
         pblock_cache = cache_create("pblock", sizeof(struct pblock), CACHE_LINE);
+    advanced.at = 0;
+    shortage.rounds = 0;
     return pblock_cache ? OK : ERR_NOMEM;
 }
 
@@ -579,11 +586,6 @@ static void upkeep(struct pqueue *q, unsigned until)
         q->phase = 3;
     }
 }
-
-/* Rounds of giving up blocks for others so far. */
-static struct {
-    uint32_t rounds;
-} shortage __cacheline;
 
 /* Without a wait, so that it can be done wherever q is at rest: what waits for a generation is
  * given in the next round. */
