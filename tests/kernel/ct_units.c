@@ -92,6 +92,7 @@ static void send_and_take(void *arg)
         while (LOAD_ACQUIRE(to->p)) {
             take_mail();
             poll();
+            kt_alive(); /* who does not come to take it is not: the watchdog names that one */
         }
         send_one(&r, to);
         kt_alive();
@@ -100,6 +101,7 @@ static void send_and_take(void *arg)
     while (READ_ONCE(sending) || READ_ONCE(mail[this_cpu_id()].p)) {
         take_mail();
         poll();
+        kt_alive();
     }
 }
 
