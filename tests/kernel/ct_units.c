@@ -177,6 +177,8 @@ KTEST(units_bound, "a CPU that frees more units than it may keep gives the other
         KT_SKIP("areas are not whole units");
     each = MIN(each, fair);
     kt_quiesce();
+    if (kt_counter("free_pages") < 5 * each * (LARGE / PAGE_SIZE))
+        KT_SKIP("not enough memory for so many areas");
     used = kt_counter("va_used");
     for (area_count = 0; area_count < 4 * each; area_count++) {
         areas[area_count] = vmalloc(LARGE);
