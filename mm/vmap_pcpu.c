@@ -649,14 +649,14 @@ void pblock_shortage(void)
     }
     if (in_irq() || !irqs_enabled())
         return;
-    irq_disable();
-    pblock_idle_hook();
-    irq_enable();
     clock_limit_start(&limit, PBLOCK_SHORTAGE_US);
-    while (!all_answered(round) && !clock_limit_over(&limit)) {
+    do {
+        irq_disable();
+        pblock_idle_hook(); /* others may be short, too, and wait for this CPU */
+        irq_enable();
         tlb_poll();
         cpu_relax();
-    }
+    } while (!all_answered(round) && !clock_limit_over(&limit));
 }
 
 /* A block with room for n pages, on no list, its run entered. Whole blocks are cheaper to fill than

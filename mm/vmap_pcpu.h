@@ -41,7 +41,7 @@
 /* Pages of memory that are a block's own: its table, its slots. */
 #define PBLOCK_OWN_PAGES 2
 /* How long a CPU that is short of addresses waits for what the others can spare. */
-#define PBLOCK_SHORTAGE_US 50000
+#define PBLOCK_SHORTAGE_US 10000
 /* Blocks of each list that one operation moves: one, and one for each so many that there are. */
 #define PBLOCK_STEP_BACKLOG 32
 #define PBLOCK_STEP_MAX     8u

@@ -35,7 +35,7 @@
 #define STACK_SIZE         (256 * 1024)
 #define HANG_STEPS_DEFAULT 2000000
 #define WORKING_POINTS     64
-#define RUN_STEPS_MAX      20000000
+#define RUN_STEPS_MAX      60000000
 
 struct sim_options sim_opt;
 struct sim_cpu sim_cpus[SIM_MAX_CPUS];
