@@ -81,24 +81,29 @@ void table_exit(void)
     leaf_pages = 0;
 }
 
+/* Before the leaf is there: who finds one need not look whether walks over all reach it. */
+static void leaves_reach(unsigned end)
+{
+    unsigned old = READ_ONCE(leaves_end);
+
+    while (old < end && !ATOMIC_CAS(leaves_end, &old, end))
+        ;
+}
+
 static err_t leaf_make(struct vmap_owner ***slot)
 {
     struct vmap_owner **leaf, **expected = empty_leaf;
-    unsigned i, top;
 
     if (LOAD_ACQUIRE(*slot) != empty_leaf)
         return OK;
     leaf = leaf_new();
     if (!leaf)
         return ERR_NOMEM;
+    leaves_reach((unsigned)(slot - vmap_table_top) + 1);
     if (ATOMIC_CAS(*slot, &expected, leaf))
         ATOMIC_ADD(leaf_pages, 1);
     else
         free_page(virt_to_page(leaf)); /* another CPU was first */
-    i = (unsigned)(slot - vmap_table_top) + 1;
-    top = READ_ONCE(leaves_end);
-    while (top < i && !ATOMIC_CAS(leaves_end, &top, i))
-        ;
     return OK;
 }
 

@@ -44,6 +44,19 @@ static void run_one(uint64_t seed)
     run_plan(&p, seed);
 }
 
+/* Schedules that have shown a fault. */
+static void test_found(void **state)
+{
+    static const uint64_t found[] = {
+        0x5522001e77, /* a walk over all areas: a leaf of the table that another CPU had just made
+                       */
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(found); i++)
+        run_one(found[i]);
+}
+
 static void test_seeds(void **state)
 {
     bool replay = getenv("MM_SEED") && *getenv("MM_SEED");
@@ -197,9 +210,9 @@ static void test_machine_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),          cmocka_unit_test(test_combinations),
-        cmocka_unit_test(test_replay),         cmocka_unit_test(test_rw_queue),
-        cmocka_unit_test(test_machine_faults),
+        cmocka_unit_test(test_found),        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_combinations), cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_rw_queue),     cmocka_unit_test(test_machine_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
