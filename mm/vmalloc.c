@@ -308,6 +308,13 @@ static void *alloc_huge(uint64_t pages, uint64_t align, unsigned flags, int node
     return (void *)a->start;
 }
 
+/* Small pages for all of a; false: out of memory, and all was taken back. */
+static bool fill_area(struct vm_area *a, uint64_t pages, unsigned flags, int node)
+{
+    return vmap_units_on && units_can_fill(flags, node) ? units_fill(a, pages, flags & VM_ZERO)
+                                                        : populate_small(a, pages, flags, node);
+}
+
 static struct pslot slot_for(unsigned pages, unsigned flags, unsigned kind, void *caller)
 {
     return (struct pslot){.caller = (int32_t)((intptr_t)caller - (intptr_t)vmalloc),
@@ -315,6 +322,19 @@ static struct pslot slot_for(unsigned pages, unsigned flags, unsigned kind, void
                           .span = (uint8_t)(pages + (flags & VM_NO_GUARD ? 0 : 1)),
                           .kind = (uint8_t)kind,
                           .flags = (uint8_t)(flags & ~(unsigned)VM_NO_GUARD)};
+}
+
+/* frames=safe, memory is short: everything that is freed and has kept its frames gives them up, on
+ * other CPUs as far as they answer. The first round stamps what the second one gives. */
+static void release_kept_frames(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (vmap_config.blocks_all) {
+            pblock_release_frames();
+            pblock_shortage();
+        }
+        purge_everything();
+    }
 }
 
 /* The default design's path for up to PBLOCK_MAX_ALLOC pages. */
@@ -333,10 +353,8 @@ static void *alloc_small(unsigned pages, uint64_t align, unsigned flags, int nod
         got = page_alloc_bulk(batch, pages, node);
     }
     if (unlikely(got != pages) && vmap_config.frames_safe) {
-        /* What others have freed waits for the flush, too: all of it, once. */
         page_free_bulk(batch, got);
-        pblock_release_frames();
-        purge_everything();
+        release_kept_frames();
         got = page_alloc_bulk(batch, pages, node);
     }
     if (unlikely(got != pages))
@@ -378,16 +396,17 @@ void *vmap_alloc(uint64_t size, uint64_t align, unsigned flags, int node, void *
             return p;
         flags &= ~(unsigned)VM_HUGE; /* as a whole with small pages and the asked alignment (D2) */
     }
-    a = vmap_area_alloc(pages * PAGE_SIZE + guard_size(flags), align, flags);
-    if (!a) {
-        vmap_alloc_failed(size, "no addresses", caller);
-        return NULL;
-    }
-    if (!(vmap_units_on && units_can_fill(flags, node) ? units_fill(a, pages, flags & VM_ZERO)
-                                                       : populate_small(a, pages, flags, node))) {
-        vmap_retire(a);
-        vmap_alloc_failed(size, "no memory", caller);
-        return NULL;
+    for (bool again = false;; again = true) {
+        a = vmap_area_alloc(pages * PAGE_SIZE + guard_size(flags), align, flags);
+        if (a && likely(fill_area(a, pages, flags, node)))
+            break;
+        if (a)
+            vmap_retire(a);
+        if (!a || again || !vmap_config.frames_safe) {
+            vmap_alloc_failed(size, a ? "no memory" : "no addresses", caller);
+            return NULL;
+        }
+        release_kept_frames();
     }
     vmap_publish(a, pages, VM_KIND_ALLOC, caller);
     return (void *)a->start;

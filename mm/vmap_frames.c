@@ -3,6 +3,7 @@
  */
 #include "mm/vmap_frames.h"
 
+#include "lib/assert.h"
 #include "mm/page_alloc.h"
 #include <arch/smp.h>
 
@@ -74,6 +75,7 @@ unsigned frames_take_kept(pte_t *table, unsigned at, unsigned n)
 
         if (!e)
             continue;
+        ASSERT_DBG(!pte_present(e));
         pte_write(entry, 0);
         *to++ = pte_phys(e) | PAGE_KERNEL;
     }

@@ -37,7 +37,7 @@ static struct {
     uint64_t at;
 } advanced __cacheline;
 
-/* Rounds of giving up blocks for others so far. */
+/* Rounds of giving up blocks, or the frames in them, for others so far. */
 static struct {
     uint32_t rounds;
 } shortage __cacheline;
@@ -86,8 +86,11 @@ void pblock_set_limits(void)
     keep.least = MIN(MAX(8u, MIN(64u, 4096 / cpus)), keep.most);
     keep.soft = PBLOCK_WAITING_SOFT;
     keep.hard = PBLOCK_WAITING_HARD;
-    if (vmap_config.frames_safe) /* their frames wait with them */
+    if (vmap_config.frames_safe) { /* their frames wait with them, and stay in empty ones */
         keep.soft = keep.hard = (unsigned)MIN(frames, (uint64_t)PBLOCK_WAITING_SOFT);
+        keep.most = MIN(keep.most, keep.hard);
+        keep.least = MIN(keep.least, keep.most);
+    }
 }
 
 unsigned pblock_keep_empty(void)
@@ -160,6 +163,7 @@ static unsigned take_kept(struct pqueue *q, struct pblock *b, unsigned at, unsig
 
         if (!e)
             continue;
+        ASSERT_DBG(!pte_present(e));
         pte_write(entry, 0);
         free_page(phys_to_page(pte_phys(e)));
     }
@@ -317,14 +321,14 @@ static void collect_remote(struct pqueue *q, unsigned most)
 {
     unsigned n = 0;
 
-    if (!q->collecting) {
-        if (!READ_ONCE(q->remote))
-            return;
-        q->collecting = ATOMIC_XCHG(q->remote, NULL);
-    }
-    while (q->collecting && n < most) {
+    while (n < most) {
         struct pblock *b = q->collecting;
 
+        if (!b) {
+            if (!READ_ONCE(q->remote))
+                return;
+            b = ATOMIC_XCHG(q->remote, NULL);
+        }
         q->collecting = b->remote_next; /* while it is queued nobody else writes that */
         n += collect_block(q, b);
     }
@@ -587,6 +591,25 @@ static void upkeep(struct pqueue *q, unsigned until)
     }
 }
 
+/* Every frame that an entry of q's free slots has kept. */
+static void give_kept(struct pqueue *q)
+{
+    struct list_head *lists[] = {&q->partial, &q->full, &q->dirty, &q->empty};
+    struct pblock *b;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
+        list_for_each_entry (b, lists[i], link) {
+            unsigned at = bitmap_next_clear(b->used, BLOCK_PAGES, 0), end;
+
+            for (; at < BLOCK_PAGES; at = bitmap_next_clear(b->used, BLOCK_PAGES, end)) {
+                end = bitmap_next_set(b->used, BLOCK_PAGES, at);
+                while (at < end)
+                    at += take_kept(q, b, at, end - at);
+            }
+        }
+    }
+}
+
 /* Without a wait, so that it can be done wherever q is at rest: what waits for a generation is
  * given in the next round. */
 static void answer(struct pqueue *q)
@@ -599,6 +622,11 @@ static void answer(struct pqueue *q)
     recycle_passed(q, &q->waiting[0], UINT32_MAX);
     recycle_passed(q, &q->waiting[1], UINT32_MAX);
     trim_empty(q, 0, UINT32_MAX, false);
+    if (vmap_config.frames_safe) {
+        give_kept(q);
+        if (is_task_queue(q))
+            frames_drain_local();
+    }
     STORE_RELEASE(q->answered, round);
 }
 
@@ -617,7 +645,8 @@ void pblock_idle_hook(void)
 static bool may_spare(struct pqueue *q)
 {
     return READ_ONCE(q->empty_blocks) || READ_ONCE(q->waiting_blocks) ||
-           READ_ONCE(q->dirty_blocks) || READ_ONCE(q->collecting) || READ_ONCE(q->remote);
+           READ_ONCE(q->dirty_blocks) || READ_ONCE(q->collecting) || READ_ONCE(q->remote) ||
+           (vmap_config.frames_safe && READ_ONCE(q->blocks));
 }
 
 static bool all_answered(uint32_t round)
@@ -845,7 +874,6 @@ void pblock_drain(struct pqueue *q)
         park(q, b);
     }
     collect_remote(q, UINT_MAX);
-    collect_remote(q, UINT_MAX); /* the first one may have had the rest of an earlier round */
     for (unsigned pass = 0; pass < 2; pass++) {
         stamp_dirty(q, UINT32_MAX, true);
         if (q->waiting_blocks)
@@ -854,25 +882,6 @@ void pblock_drain(struct pqueue *q)
         recycle_passed(q, &q->waiting[1], UINT32_MAX);
     }
     q->busy--;
-}
-
-/* Every frame that an entry of q's free slots has kept. */
-static void give_kept(struct pqueue *q)
-{
-    struct list_head *lists[] = {&q->partial, &q->full, &q->dirty, &q->empty};
-    struct pblock *b;
-
-    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++) {
-        list_for_each_entry (b, lists[i], link) {
-            unsigned at = bitmap_next_clear(b->used, BLOCK_PAGES, 0), end;
-
-            for (; at < BLOCK_PAGES; at = bitmap_next_clear(b->used, BLOCK_PAGES, end)) {
-                end = bitmap_next_set(b->used, BLOCK_PAGES, at);
-                while (at < end)
-                    at += take_kept(q, b, at, end - at);
-            }
-        }
-    }
 }
 
 void pblock_release_frames(void)
@@ -966,6 +975,33 @@ static const char *check_list(const struct pqueue *q, struct list_head *list, un
     return wrong;
 }
 
+/* The counts of lists, and of pages in use. */
+static const char *check_counts(struct pqueue *q)
+{
+    struct list_head *lists[] = {&q->full,  &q->partial,    &q->empty,
+                                 &q->dirty, &q->waiting[0], &q->waiting[1]};
+    uint64_t n[ARRAY_SIZE(lists)] = {0}, used = 0, last = 0;
+    struct pblock *b;
+
+    if (q->active != &no_block)
+        used += bitmap_weight(q->active->used, BLOCK_PAGES);
+    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++, last = 0) {
+        list_for_each_entry (b, lists[i], link) {
+            n[i]++;
+            used += BLOCK_PAGES - b->free;
+            if (i < 4)
+                continue;
+            if (b->whole != (i == 5) || b->stamp < last || b->stamp > q->last_stamp)
+                return "a block that waits in the wrong list, or out of turn";
+            last = b->stamp;
+        }
+    }
+    if (n[2] != q->empty_blocks || n[3] != q->dirty_blocks || n[4] != q->waiting_parts ||
+        n[4] + n[5] != q->waiting_blocks || used != q->used_pages)
+        return "lists or pages miscounted";
+    return NULL;
+}
+
 static const char *check_queue(struct pqueue *q)
 {
     const char *wrong = NULL, *w;
@@ -987,6 +1023,8 @@ static const char *check_queue(struct pqueue *q)
     wrong = w ? w : wrong;
     w = check_list(q, &q->waiting[1], PBLOCK_WAITING, &seen);
     wrong = w ? w : wrong;
+    if (!wrong)
+        wrong = check_counts(q);
     return seen != q->blocks ? "a wrong number of blocks" : wrong;
 }
 

@@ -1,7 +1,8 @@
 /*
  * mm_pblock_test.c: the blocks of the default design in the long run: holes are used again before
  * new blocks are made, and a CPU that neither calls nor halts holds up no more than the stated
- * number of blocks, and is the only one that is interrupted.
+ * number of blocks, and is the only one that is interrupted. frames=safe: what a CPU keeps in the
+ * entries of what it freed comes back when another one is short of memory.
  */
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "tests/host/testlib.h"
 
 #include <arch/cpu.h>
+#include <arch/smp.h>
 
 #define COUNT 60 /* pages of a mapping, so that eight of them fill most of a block */
 #define MAPS  (8 * 100)
@@ -134,11 +136,70 @@ static void test_laggard(void **state)
         fail_msg("%s", sim_failure_text());
 }
 
+#define HOARD_PAGES 64 /* of an area, of which three quarters of memory are made */
+
+static uint32_t hoarded;
+static unsigned areas;
+
+static void take_areas(void **p, unsigned each)
+{
+    unsigned n = areas * HOARD_PAGES / each;
+
+    for (unsigned i = 0; i < n; i++) {
+        p[i] = vmalloc(each * PAGE_SIZE);
+        SIM_CHECK(p[i], "area %u of %u on CPU %u: no memory", i, n, this_cpu_id());
+    }
+}
+
+/* CPU 1 frees what it has, but for an area in some blocks, and halts; CPU 0 needs that memory. */
+static void hoard(void *arg)
+{
+    static void *kept[MAPS], *wanted[32 * SZ_1M / PAGE_SIZE];
+    unsigned each = *(const unsigned *)arg;
+
+    if (this_cpu_id() == 1) {
+        take_areas(kept, HOARD_PAGES);
+        for (unsigned i = 0; i < areas; i++)
+            if (i % 32)
+                vfree(kept[i]);
+        STORE_RELEASE(hoarded, 1);
+        smp_wake(0);
+        smp_wait_flag(&stop);
+        for (unsigned i = 0; i < areas; i += 32)
+            vfree(kept[i]);
+        return;
+    }
+    smp_wait_flag(&hoarded);
+    take_areas(wanted, each);
+    for (unsigned i = 0; i < areas * HOARD_PAGES / each; i++)
+        vfree(wanted[i]);
+    STORE_RELEASE(stop, 1);
+    smp_wake(1);
+}
+
+static void test_hoard(void **state)
+{
+    static const unsigned each[] = {1, HOARD_PAGES, 256};
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(each); i++) {
+        test_seconds++;
+        sim_machine(
+            &(struct sim_options){.seed = 1, .ram = 32 * SZ_1M, .cpus = 2, .frames_safe = true});
+        sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .frames_safe = true});
+        areas = (unsigned)(page_free_count() / 4 * 3 / HOARD_PAGES);
+        stop = hoarded = 0;
+        if (!sim_run(2, hoard, (void *)&each[i]) || !sim_shutdown())
+            fail_msg("%u pages: %s", each[i], sim_failure_text());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holes),
         cmocka_unit_test(test_laggard),
+        cmocka_unit_test(test_hoard),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
