@@ -215,6 +215,12 @@ static void list_move_to(struct pblock *b, struct list_head *list, unsigned stat
     b->state = (uint8_t)state;
 }
 
+static void add_empty(struct pqueue *q, struct pblock *b)
+{
+    list_move_to(b, &q->empty, PBLOCK_EMPTY);
+    q->empty_blocks++;
+}
+
 /* Ends the current run: what was taken of it is used, the rest stays free. */
 static void leave_run(struct pqueue *q, struct pblock *b)
 {
@@ -289,6 +295,10 @@ static void park(struct pqueue *q, struct pblock *b)
         q->dirty_blocks++;
         return;
     }
+    if (unlikely(b->free == BLOCK_PAGES)) { /* nothing was taken, for want of frames */
+        add_empty(q, b);
+        return;
+    }
     if (b->free >= PBLOCK_PARTIAL_MIN)
         list_move_to(b, &q->partial, PBLOCK_PARTIAL);
     else
@@ -358,12 +368,10 @@ static void recycle(struct pqueue *q, struct pblock *b)
             WRITE_ONCE(b->starts[w], b->starts[w] & still);
         }
     }
-    if (b->free == BLOCK_PAGES) {
-        list_move_to(b, &q->empty, PBLOCK_EMPTY);
-        q->empty_blocks++;
-    } else {
+    if (b->free == BLOCK_PAGES)
+        add_empty(q, b);
+    else
         park(q, b);
-    }
 }
 
 static void recycle_passed(struct pqueue *q, struct list_head *list, unsigned most)
@@ -989,6 +997,8 @@ static const char *check_counts(struct pqueue *q)
         list_for_each_entry (b, lists[i], link) {
             n[i]++;
             used += BLOCK_PAGES - b->free;
+            if ((b->free == BLOCK_PAGES) != (i == 2))
+                return "an empty block among others, or another among them";
             if (i < 4)
                 continue;
             if (b->whole != (i == 5) || b->stamp < last || b->stamp > q->last_stamp)
@@ -1041,6 +1051,8 @@ bool pblock_check(void)
 
             wrong = w ? w : wrong;
         }
+        if (per_cpu_ptr(&vmap_frames, cpu)->n > per_cpu_ptr(&vmap_frames, cpu)->limit)
+            wrong = "more ready frames than there may be";
     }
     if (wrong)
         kprintf("# selfcheck: per-CPU blocks: %s\n", wrong);

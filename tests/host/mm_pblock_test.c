@@ -234,13 +234,67 @@ static void test_collect(void **state)
         fail_msg("%s", sim_failure_text());
 }
 
+#define TURNS 64
+
+/* Ready frames go with the protection of the entries they came from: those of a read-only area must
+ * not be among them, whatever its addresses were used for before. */
+static void protection(void *arg)
+{
+    static const unsigned sizes[] = {1, 8, COUNT, 256};
+
+    (void)arg;
+    for (unsigned i = 0; i < TURNS * ARRAY_SIZE(sizes); i++) {
+        unsigned n = sizes[i % ARRAY_SIZE(sizes)], flags = i / ARRAY_SIZE(sizes) % 3;
+        char *p = flags == 1 ? __vmalloc(n * PAGE_SIZE, PAGE_SIZE, VM_READONLY, VM_ANY_NODE)
+                             : vmalloc(n * PAGE_SIZE);
+
+        SIM_CHECK(p, "no memory");
+        for (unsigned k = 0; k < n; k++) {
+            pte_t entry;
+
+            ptmap_translate((uintptr_t)p + k * PAGE_SIZE, &entry, NULL);
+            SIM_CHECK((entry & PTE_NX) && !(entry & PTE_W) == (flags == 1),
+                      "page %u of %u has the protection 0x%lx", k, n, (unsigned long)entry);
+        }
+        vfree(p);
+        if (n == 256) /* the next one gets these addresses */
+            vm_unmap_aliases();
+    }
+    SIM_CHECK(vmap_selfcheck(), "not sound");
+}
+
+static void test_protection(void **state)
+{
+    (void)state;
+    start(1);
+    if (!sim_do(protection, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+/* A block that became active, and of which nothing was taken for want of frames, goes back. */
+static void untaken(void *arg)
+{
+    (void)arg;
+    SIM_CHECK(pblock_refill(2), "no block");
+    vmap_quiesce();
+    SIM_CHECK(counters().vmap_blocks == 0, "%lu blocks stay",
+              (unsigned long)counters().vmap_blocks);
+}
+
+static void test_untaken(void **state)
+{
+    (void)state;
+    start(1);
+    if (!sim_do(untaken, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_laggard),
-        cmocka_unit_test(test_hoard),
-        cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_holes),      cmocka_unit_test(test_laggard),
+        cmocka_unit_test(test_hoard),      cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_protection), cmocka_unit_test(test_untaken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
