@@ -12,7 +12,7 @@ MODEL_ONLY ?=
 model: model-tools ## models of mm/ and tlb_gen.c on x86-TSO, by SPIN (MODEL_ONLY="names")
 	$(Q)HOSTCC='$(HOSTCC)' sh tests/model/run.sh $(BUILD)/model $(MODEL_JOBS) $(MODEL_ONLY)
 
-test test-full: model
+test-full: model
 
 # SPIN runs gcc as its preprocessor.
 model-tools:
