@@ -235,8 +235,7 @@ void vmap_retire(struct vm_area *a)
     purge_lazy_added(pages);
 }
 
-/* Unmaps a's own frames up to `end`; any CPU may have cached what was mapped for a moment. */
-static void unmap_owned(struct vm_area *a, uintptr_t end)
+void vmap_unmap_owned(struct vm_area *a, uintptr_t end)
 {
     ptmap_unmap_noflush(a->start, end, vmap_frames_of_freed());
     a->keeps_frames = vmap_config.frames_safe;
@@ -262,7 +261,7 @@ static bool populate_small(struct vm_area *a, uint64_t pages, unsigned flags, in
             continue;
         }
         page_free_bulk(batch + done, got - done);
-        unmap_owned(a, va + done * PAGE_SIZE);
+        vmap_unmap_owned(a, va + done * PAGE_SIZE);
         return false;
     }
     return true;
@@ -284,7 +283,7 @@ static bool populate_huge(struct vm_area *a, uint64_t pages, unsigned flags, int
             continue;
         if (head)
             free_pages(head, PMD_SHIFT - PAGE_SHIFT);
-        unmap_owned(a, va);
+        vmap_unmap_owned(a, va);
         return false;
     }
     return true;

@@ -97,6 +97,11 @@ err_space:
     return err;
 }
 
+unsigned vmap_keep_each(void)
+{
+    return MAX(8u, MIN(64u, 4096 / smp_cpus()));
+}
+
 err_t vmap_cpu_init(unsigned cpu)
 {
     err_t err = block_cpu_init(cpu);

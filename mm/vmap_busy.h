@@ -43,18 +43,25 @@ static inline void busy_init(struct busy_tree *t, struct lock_class *class, bool
         t->lock.val = 1;
 }
 
+/* Interrupts are masked. False: it is the reader-writer lock that is to be taken. */
+static inline bool busy_spin(struct busy_tree *t, unsigned long flags)
+{
+    if (spin_lock_fast(&t->lock))
+        return true;
+    if (t->rw) {
+        rw_queue_allow(flags);
+        return false;
+    }
+    spin_lock(&t->lock);
+    return true;
+}
+
 static inline unsigned long busy_lock(struct busy_tree *t)
 {
     unsigned long flags = irq_save();
 
-    if (spin_lock_fast(&t->lock))
-        return flags;
-    if (!t->rw) {
-        spin_lock(&t->lock);
-        return flags;
-    }
-    rw_queue_allow(flags);
-    rw_write_lock(&t->rwlock);
+    if (!busy_spin(t, flags))
+        rw_write_lock(&t->rwlock);
     return flags;
 }
 static inline void busy_unlock(struct busy_tree *t, unsigned long flags)
@@ -69,14 +76,8 @@ static inline unsigned long busy_read_lock(struct busy_tree *t)
 {
     unsigned long flags = irq_save();
 
-    if (spin_lock_fast(&t->lock))
-        return flags;
-    if (!t->rw) {
-        spin_lock(&t->lock);
-        return flags;
-    }
-    rw_queue_allow(flags);
-    rw_read_lock(&t->rwlock);
+    if (!busy_spin(t, flags))
+        rw_read_lock(&t->rwlock);
     return flags;
 }
 /* Does not wait; false: interrupts are as they were. */

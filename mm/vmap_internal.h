@@ -276,8 +276,6 @@ void table_take_permanent(struct list_head *list);
 extern bool vmap_units_on; /* constant between vmap_init() and vmap_exit() */
 void units_init(void);
 void units_cpu_init(unsigned cpu);
-/* Ready units that a CPU keeps. */
-unsigned units_keep(void);
 /* A run of `size` bytes, whole units, in the table's reach; NULL: there is none without a purge.
  * leaves: for 2 MiB leaves. Not in NMI. */
 struct vm_area *units_take(uint64_t size, bool leaves);
@@ -387,6 +385,9 @@ bool vmap_usable(void);
 /* One line, rate-limited, and a counter. */
 void vmap_alloc_failed(uint64_t size, const char *why, void *caller);
 void vmap_bad_free(const char *what, const void *addr, void *caller);
+/* 2 MiB units, free and with their tables, that a CPU keeps of each sort: 4096 over all CPUs, 8 to
+ * 64 each. */
+unsigned vmap_keep_each(void);
 /* Whole pages of a size in bytes; 0 if no allocation of that size can be. */
 uint64_t vmap_size_to_pages(uint64_t size);
 /* What vmalloc and its kin do once the return address is known. */
@@ -397,6 +398,8 @@ void vmap_take_after_purge(bool (*take)(void *arg), void *arg);
 /* A whole area becomes visible; addresses that are unpublished and unmapped wait for the flush. */
 void vmap_publish(struct vm_area *a, uint64_t pages, enum vm_kind kind, void *caller);
 void vmap_retire(struct vm_area *a);
+/* Unmaps a's own frames up to `end`; any CPU may have cached what was mapped for a moment. */
+void vmap_unmap_owned(struct vm_area *a, uintptr_t end);
 /* Frees the area that starts at p if `match` agrees; else reports `what`. */
 void vmap_free_area(const void *p, node_match_fn match, const void *arg, enum ptmap_frames frames,
                     const char *what, void *caller);

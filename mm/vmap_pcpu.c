@@ -83,7 +83,7 @@ void pblock_set_limits(void)
     uint64_t frames = MAX(purge_lazy_limit() / BLOCK_PAGES / cpus, 2 * PBLOCK_ADVANCE_BLOCKS);
 
     keep.most = (unsigned)MIN(MIN(addresses, memory), (uint64_t)PBLOCK_WAITING_HARD);
-    keep.least = MIN(MAX(8u, MIN(64u, 4096 / cpus)), keep.most);
+    keep.least = MIN(vmap_keep_each(), keep.most);
     keep.soft = PBLOCK_WAITING_SOFT;
     keep.hard = PBLOCK_WAITING_HARD;
     if (vmap_config.frames_safe) { /* their frames wait with them, and stay in empty ones */
@@ -91,11 +91,6 @@ void pblock_set_limits(void)
         keep.most = MIN(keep.most, keep.hard);
         keep.least = MIN(keep.least, keep.most);
     }
-}
-
-unsigned pblock_keep_empty(void)
-{
-    return keep.least;
 }
 
 uint64_t pblock_count(void)
@@ -158,22 +153,14 @@ static unsigned take_kept(struct pqueue *q, struct pblock *b, unsigned at, unsig
     if (is_task_queue(q))
         return frames_take_kept(b->table, at, n);
     n = MIN(n, (unsigned)FRAMES_BATCH);
-    for (pte_t *entry = &b->table[at]; entry < &b->table[at + n]; entry++) {
-        pte_t e = pte_read(entry);
-
-        if (!e)
-            continue;
-        ASSERT_DBG(!pte_present(e));
-        pte_write(entry, 0);
-        free_page(phys_to_page(pte_phys(e)));
-    }
+    ptmap_free_kept(b->start + at * PAGE_SIZE, b->start + (at + n) * PAGE_SIZE);
     return n;
 }
 
-static void take_kept_all(struct pqueue *q, struct pblock *b)
+static void take_all_kept(struct pqueue *q, struct pblock *b, unsigned at, unsigned end)
 {
-    for (unsigned at = 0; at < BLOCK_PAGES;)
-        at += take_kept(q, b, at, BLOCK_PAGES - at);
+    while (at < end)
+        at += take_kept(q, b, at, end - at);
 }
 
 /* b has nothing live, pending or waiting, and is on no list: its addresses wait for a generation,
@@ -184,7 +171,7 @@ static void pblock_release(struct pqueue *q, struct pblock *b, bool may_purge)
 
     ASSERT_DBG(!READ_ONCE(b->remote_queued)); /* nor on the list of remote frees */
     if (vmap_config.frames_safe)
-        take_kept_all(q, b);
+        take_all_kept(q, b, 0, BLOCK_PAGES);
     table_clear(b->start, b->start + BLOCK_SIZE);
     node_busy_remove(a);
     q->blocks--;
@@ -386,6 +373,13 @@ static void recycle_passed(struct pqueue *q, struct list_head *list, unsigned mo
     }
 }
 
+/* Up to `most` of either list. */
+static void recycle_both(struct pqueue *q, unsigned most)
+{
+    recycle_passed(q, &q->waiting[1], most);
+    recycle_passed(q, &q->waiting[0], most);
+}
+
 /* The stamp that some block of q has waited for longest; q has one that waits. */
 static uint64_t oldest_stamp(struct pqueue *q)
 {
@@ -501,7 +495,7 @@ static void trim_empty(struct pqueue *q, unsigned bound, unsigned most, bool may
 
         /* One that a late remote free has queued is still to be collected: a purge could delete it
          * meanwhile. */
-        if (LOAD_ACQUIRE(b->remote_queued))
+        if (pblock_is_queued(b))
             break;
         list_del(&b->link);
         q->empty_blocks--;
@@ -560,8 +554,7 @@ static void press_laggards(struct pqueue *q)
         q->busy++;
         tlb_gen_sync(oldest_stamp(q));
         q->busy--;
-        recycle_passed(q, &q->waiting[1], PBLOCK_STEP_MAX);
-        recycle_passed(q, &q->waiting[0], PBLOCK_STEP_MAX);
+        recycle_both(q, PBLOCK_STEP_MAX);
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
         tlb_gen_kick(oldest_stamp(q), false);
         q->advanced_at = rdtsc();
@@ -599,7 +592,27 @@ static void upkeep(struct pqueue *q, unsigned until)
     }
 }
 
-/* Every frame that an entry of q's free slots has kept. */
+/* Waits for everything of q that can come back. No lock held. */
+static void drain(struct pqueue *q)
+{
+    struct pblock *b = q->active;
+
+    q->busy++;
+    if (b != &no_block) {
+        q->active = &no_block;
+        park(q, b);
+    }
+    collect_remote(q, UINT_MAX);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        stamp_dirty(q, UINT32_MAX, true);
+        if (q->waiting_blocks)
+            tlb_gen_sync(q->last_stamp);
+        recycle_both(q, UINT32_MAX);
+    }
+    q->busy--;
+}
+
+/* Every frame that an entry of q's free slots has kept goes to the page allocator. */
 static void give_kept(struct pqueue *q)
 {
     struct list_head *lists[] = {&q->partial, &q->full, &q->dirty, &q->empty};
@@ -611,11 +624,12 @@ static void give_kept(struct pqueue *q)
 
             for (; at < BLOCK_PAGES; at = bitmap_next_clear(b->used, BLOCK_PAGES, end)) {
                 end = bitmap_next_set(b->used, BLOCK_PAGES, at);
-                while (at < end)
-                    at += take_kept(q, b, at, end - at);
+                take_all_kept(q, b, at, end);
             }
         }
     }
+    if (is_task_queue(q))
+        frames_drain_local();
 }
 
 /* Without a wait, so that it can be done wherever q is at rest: what waits for a generation is
@@ -627,14 +641,10 @@ static void answer(struct pqueue *q)
     collect_remote(q, UINT_MAX);
     stamp_dirty(q, UINT32_MAX, true);
     tlb_gen_check();
-    recycle_passed(q, &q->waiting[0], UINT32_MAX);
-    recycle_passed(q, &q->waiting[1], UINT32_MAX);
+    recycle_both(q, UINT32_MAX);
     trim_empty(q, 0, UINT32_MAX, false);
-    if (vmap_config.frames_safe) {
+    if (vmap_config.frames_safe)
         give_kept(q);
-        if (is_task_queue(q))
-            frames_drain_local();
-    }
     STORE_RELEASE(q->answered, round);
 }
 
@@ -715,7 +725,7 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
     }
     if (!b) {
         /* No addresses or no memory: wait for everything of this queue that can come back. */
-        pblock_drain(q);
+        drain(q);
         b = pick_empty(q);
         if (!b)
             return pick_scraps(q, n, align);
@@ -870,36 +880,14 @@ bool pblock_next(struct pblock *b, uintptr_t addr, struct vm_area_info *out)
     return true;
 }
 
-/* ---- draining and checking ---- */
-
-void pblock_drain(struct pqueue *q)
-{
-    struct pblock *b = q->active;
-
-    q->busy++;
-    if (b != &no_block) {
-        q->active = &no_block;
-        park(q, b);
-    }
-    collect_remote(q, UINT_MAX);
-    for (unsigned pass = 0; pass < 2; pass++) {
-        stamp_dirty(q, UINT32_MAX, true);
-        if (q->waiting_blocks)
-            tlb_gen_sync(q->last_stamp);
-        recycle_passed(q, &q->waiting[0], UINT32_MAX);
-        recycle_passed(q, &q->waiting[1], UINT32_MAX);
-    }
-    q->busy--;
-}
+/* ---- draining ---- */
 
 void pblock_release_frames(void)
 {
     struct pqueue *q = pqueue_mine();
 
-    pblock_drain(q);
+    drain(q);
     give_kept(q);
-    if (is_task_queue(q))
-        frames_drain_local();
 }
 
 void pblock_drain_local(void)
@@ -912,7 +900,7 @@ void pblock_drain_local(void)
         struct pqueue *q = &qs->context[c];
 
         q->busy++;
-        pblock_drain(q);
+        drain(q);
         if (vmap_config.frames_safe)
             give_kept(q);
         trim_empty(q, 0, UINT32_MAX, true);
@@ -925,136 +913,4 @@ void pblock_drain_local(void)
 bool pblock_exit(void)
 {
     return READ_ONCE(block_total) == 0;
-}
-
-static const char *check_block(const struct pblock *b, const struct pqueue *q)
-{
-    unsigned live = 0, slot, taken = b->cursor - b->run_start;
-
-    if (b->home != q)
-        return "a block on another queue";
-    bitmap_for_each_set (slot, b->starts, BLOCK_PAGES) {
-        struct pslot d = b->slots[slot];
-
-        if (!d.kind)
-            continue;
-        live += d.span;
-        for (unsigned i = 0; i < d.pages; i++)
-            if (!pte_present(pte_read(&b->table[slot + i])))
-                return "a mapping without an entry";
-    }
-    if (b->whole) {
-        if (pending_pages(b) != b->waiting_pages || live || taken ||
-            b->waiting_pages + b->free != BLOCK_PAGES)
-            return "a block that waits as a whole and does not";
-        return NULL;
-    }
-    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++)
-        if (b->waiting_pages && (b->pending[w] & b->waiting[w] || b->waiting[w] & ~b->used[w]))
-            return "a slot in two states";
-    if (b->waiting_pages && bitmap_weight(b->waiting, BLOCK_PAGES) != b->waiting_pages)
-        return "freed slots miscounted";
-    for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-        uint64_t bits = b->remote[w];
-
-        for (; bits; bits &= bits - 1)
-            live += b->slots[w * 64 + (unsigned)__builtin_ctzll(bits)].span;
-    }
-    if (bitmap_weight(b->used, BLOCK_PAGES) + b->free != BLOCK_PAGES)
-        return "used and free slots that are not all";
-    if (live + bitmap_weight(b->pending, BLOCK_PAGES) + b->waiting_pages + b->free !=
-        BLOCK_PAGES + taken)
-        return "slots that are neither live, freed nor free";
-    return NULL;
-}
-
-static const char *check_list(const struct pqueue *q, struct list_head *list, unsigned state,
-                              uint64_t *seen)
-{
-    const char *wrong = NULL;
-    struct pblock *b;
-
-    list_for_each_entry (b, list, link) {
-        const char *w = b->state == state ? check_block(b, q) : "a block in the wrong list";
-
-        wrong = w ? w : wrong;
-        ++*seen;
-    }
-    return wrong;
-}
-
-/* The counts of lists, and of pages in use. */
-static const char *check_counts(struct pqueue *q)
-{
-    struct list_head *lists[] = {&q->full,  &q->partial,    &q->empty,
-                                 &q->dirty, &q->waiting[0], &q->waiting[1]};
-    uint64_t n[ARRAY_SIZE(lists)] = {0}, used = 0, last = 0;
-    struct pblock *b;
-
-    if (q->active != &no_block)
-        used += bitmap_weight(q->active->used, BLOCK_PAGES);
-    for (unsigned i = 0; i < ARRAY_SIZE(lists); i++, last = 0) {
-        list_for_each_entry (b, lists[i], link) {
-            n[i]++;
-            used += BLOCK_PAGES - b->free;
-            if ((b->free == BLOCK_PAGES) != (i == 2))
-                return "an empty block among others, or another among them";
-            if (i < 4)
-                continue;
-            if (b->whole != (i == 5) || b->stamp < last || b->stamp > q->last_stamp)
-                return "a block that waits in the wrong list, or out of turn";
-            last = b->stamp;
-        }
-    }
-    if (n[2] != q->empty_blocks || n[3] != q->dirty_blocks || n[4] != q->waiting_parts ||
-        n[4] + n[5] != q->waiting_blocks || used != q->used_pages)
-        return "lists or pages miscounted";
-    return NULL;
-}
-
-static const char *check_queue(struct pqueue *q)
-{
-    const char *wrong = NULL, *w;
-    uint64_t seen = 0;
-
-    if (q->active != &no_block) {
-        wrong = check_block(q->active, q);
-        seen++;
-    }
-    w = check_list(q, &q->partial, PBLOCK_PARTIAL, &seen);
-    wrong = w ? w : wrong;
-    w = check_list(q, &q->full, PBLOCK_FULL, &seen);
-    wrong = w ? w : wrong;
-    w = check_list(q, &q->empty, PBLOCK_EMPTY, &seen);
-    wrong = w ? w : wrong;
-    w = check_list(q, &q->dirty, PBLOCK_DIRTY, &seen);
-    wrong = w ? w : wrong;
-    w = check_list(q, &q->waiting[0], PBLOCK_WAITING, &seen);
-    wrong = w ? w : wrong;
-    w = check_list(q, &q->waiting[1], PBLOCK_WAITING, &seen);
-    wrong = w ? w : wrong;
-    if (!wrong)
-        wrong = check_counts(q);
-    return seen != q->blocks ? "a wrong number of blocks" : wrong;
-}
-
-bool pblock_check(void)
-{
-    const char *wrong = NULL;
-    unsigned cpu;
-
-    for_each_cpu (cpu) {
-        struct pqueues *qs = per_cpu_ptr(&vmap_pqueues, cpu);
-
-        for (unsigned c = 0; c < ARRAY_SIZE(qs->context); c++) {
-            const char *w = qs->context[c].active ? check_queue(&qs->context[c]) : NULL;
-
-            wrong = w ? w : wrong;
-        }
-        if (per_cpu_ptr(&vmap_frames, cpu)->n > per_cpu_ptr(&vmap_frames, cpu)->limit)
-            wrong = "more ready frames than there may be";
-    }
-    if (wrong)
-        kprintf("# selfcheck: per-CPU blocks: %s\n", wrong);
-    return !wrong;
 }

@@ -135,10 +135,11 @@ void pblock_note_free_long(struct pblock *b, unsigned slot, unsigned span);
  * false: there is none. */
 bool pblock_refill(unsigned n);
 void pblock_free_remote(struct pblock *b, unsigned slot);
-void pblock_drain(struct pqueue *q);
-
-/* Empty blocks that a queue keeps with their table pages whatever it did lately. */
-unsigned pblock_keep_empty(void);
+/* q->active is a block, and not what stands for none. */
+static inline bool pqueue_is_active(const struct pqueue *q)
+{
+    return q->active->home;
+}
 
 /* NULL if the owner is not a block. */
 static inline struct pblock *pblock_of(struct vmap_owner *o)

@@ -18,10 +18,6 @@
 #include <arch/smp.h>
 #include <arch/tlb_gen.h>
 
-/* Ready units of a CPU: over all CPUs so many, but at least and at most these each. */
-#define KEEP_TOTAL 4096u
-#define KEEP_MIN   8u
-#define KEEP_MAX   64u
 /* Freed units of a CPU, which wait or need not any more, before some go back: at most so many, and
  * over all CPUs so many that their page-table pages are this part of memory. A CPU frees hundreds
  * while others are off their host's cores, and no generation passes. */
@@ -78,20 +74,15 @@ static inline unsigned run_class(unsigned units, bool leaves)
 static void set_bounds(void)
 {
     uint64_t fair = vmap_config.range_size / BLOCK_SIZE / RANGE_SHARE / smp_cpus();
-    uint64_t keep = MAX(KEEP_MIN, MIN(KEEP_MAX, KEEP_TOTAL / smp_cpus())), freed;
+    uint64_t freed;
 
-    keep_units = (unsigned)MIN(keep, DIV_ROUND_UP(fair, 2));
+    keep_units = (unsigned)MIN((uint64_t)vmap_keep_each(), DIV_ROUND_UP(fair, 2));
     freed = MIN((uint64_t)FREED_MAX, page_total() / MEMORY_SHARE / smp_cpus());
     freed_units = (unsigned)MIN(freed, fair - keep_units);
     /* Not less in a small range: who is short of addresses waits in any case. */
     wait_units = (unsigned)MAX(freed * 2, (uint64_t)UNITS_MAX * 4);
     advance_units = MIN(ADVANCE_UNITS, MAX(keep_units / 2, 1u));
     kept_share = purge_lazy_limit() / smp_cpus();
-}
-
-unsigned units_keep(void)
-{
-    return keep_units;
 }
 
 void units_init(void)
@@ -375,8 +366,8 @@ bool units_give(struct vm_area *a)
     spin_lock(&c->lock);
     advance = push_waiting(c, a);
     stamp = c->last_stamp;
-    if (advance)
-        c->advanced_at = c->waiting_units < wait_units / 2 ? rdtsc() : c->advanced_at;
+    if (advance && c->waiting_units < wait_units / 2)
+        c->advanced_at = rdtsc();
     spin_unlock_irqrestore(&c->lock, flags);
     if (advance)
         tlb_gen_advance(stamp);
@@ -523,8 +514,7 @@ bool units_fill(struct vm_area *a, uint64_t pages, bool zero)
             frames_to_table(entry, &f->entry[f->n], n);
         }
         if (left) {
-            ptmap_unmap_noflush(a->start, va, vmap_frames_of_freed());
-            a->keeps_frames = vmap_config.frames_safe;
+            vmap_unmap_owned(a, va);
             return false;
         }
     }

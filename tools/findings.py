@@ -642,12 +642,6 @@ def main(argv):
         except (bench.BadFigures, ZeroDivisionError) as e:
             print(f"metalmap: {finding.name}: {e}", file=sys.stderr)
             failed += 1
-        except run.UsageError as e:
-            print(f"metalmap: {e}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("metalmap: interrupted", file=sys.stderr)
-            return 130
     seconds = time.monotonic() - begin
     if rows:
         print_table(rows)
@@ -662,4 +656,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run.status_of(main, sys.argv[1:]))

@@ -426,6 +426,18 @@ def show_command(config):
     return 0
 
 
+def status_of(main, argv):
+    """What main(argv) returns; a line, and 2 or 130, if it cannot be run or is interrupted."""
+    try:
+        return main(argv)
+    except UsageError as e:
+        print(f"metalmap: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("metalmap: interrupted", file=sys.stderr)
+        return 130
+
+
 def main(argv):
     gdb = "--gdb" in argv
     given = [a for a in argv if a != "--gdb"]
@@ -433,21 +445,14 @@ def main(argv):
         sys.exit(__doc__)
     variables = dict(os.environ, **dict(a.split("=", 1) for a in given))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_CODE["timeout"]))
-    try:
-        config = config_from(variables)
-        os.makedirs(config.build, exist_ok=True)
-        if variables.get("DRY", "") not in ("", "0"):
-            return show_command(config)
-        if gdb:
-            config.gdb = True
-            return show_gdb(config)
-        result = run(config, Screen(sys.stdout).line)
-    except UsageError as e:
-        print(f"metalmap: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("metalmap: interrupted", file=sys.stderr)
-        return 130
+    config = config_from(variables)
+    os.makedirs(config.build, exist_ok=True)
+    if variables.get("DRY", "") not in ("", "0"):
+        return show_command(config)
+    if gdb:
+        config.gdb = True
+        return show_gdb(config)
+    result = run(config, Screen(sys.stdout).line)
     print(f"metalmap: {result.verdict}: {result.reason}, {result.seconds:.1f} s, {result.log_path}",
           file=sys.stderr)
     if not result.passed and not result.log:
@@ -458,4 +463,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(main, sys.argv[1:]))

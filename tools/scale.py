@@ -210,25 +210,18 @@ def main(argv):
     args = arguments(argv)
     keep, bad = {}, 0
     build = os.environ.get("O") or "build"
-    try:
-        for design in args.designs:
-            data, failed = measure(design, args, os.environ)
-            rows = {t: row_of(data[t], *compared(args.cpus)) for t in args.tests}
-            print_table(design, rows, args.cpus)
-            # The older design is there to be compared with; the limits are the default design's.
-            bad += failed + (design == "metalmap") * sum(r.verdict != "ok" for r in rows.values())
-            keep[design] = {t: {n: [dataclasses.asdict(s) for s in samples] for n, samples in d.items()}
-                            for t, d in data.items()}
-    except run.UsageError as e:
-        print(f"metalmap: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("metalmap: interrupted", file=sys.stderr)
-        return 130
+    for design in args.designs:
+        data, failed = measure(design, args, os.environ)
+        rows = {t: row_of(data[t], *compared(args.cpus)) for t in args.tests}
+        print_table(design, rows, args.cpus)
+        # The older design is there to be compared with; the limits are the default design's.
+        bad += failed + (design == "metalmap") * sum(r.verdict != "ok" for r in rows.values())
+        keep[design] = {t: {n: [dataclasses.asdict(s) for s in samples] for n, samples in d.items()}
+                        for t, d in data.items()}
     with open(os.path.join(build, "logs", "scale.json"), "w", encoding="utf-8") as f:
         json.dump(keep, f, indent=1)
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run.status_of(main, sys.argv[1:]))

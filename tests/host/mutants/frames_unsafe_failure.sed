@@ -1,2 +1,2 @@
 # mm/vmalloc.c: frame-owner-stale: frames=safe: what was mapped by an allocation that failed goes back at once
-/^static void unmap_owned(/,/^}/s/vmap_frames_of_freed()/PTMAP_FREE/
+/^void vmap_unmap_owned(/,/^}/s/vmap_frames_of_freed()/PTMAP_FREE/

@@ -45,8 +45,8 @@ void smp_send_nmi(unsigned cpu);
  * Interrupts on. */
 void smp_wait_flag(const uint32_t *flag);
 void smp_wake(unsigned cpu);
-/* Runs fn on every CPU after each halt, in the context that halted and with interrupts masked; NULL:
- * nothing. fn must not wait. Boot CPU, the others idle. */
+/* Runs fn on every CPU after each halt, in the context that halted and with interrupts masked;
+ * NULL: nothing. fn must not wait. Boot CPU, the others idle. */
 void smp_set_idle_hook(void (*fn)(void));
 /* As cpu_idle_wait(), but only interrupts of the highest class end it: legal where others must not
  * come in. Needs the APIC. */
