@@ -14,6 +14,7 @@ Q ?= $(if $(V),,@)
 HOST_TIMEOUT ?= 120
 SECONDS ?= 60
 TSAN_RUNS ?= 3
+CALLS ?= 100000000
 HOST_OUT ?= $(BUILD)/host
 FUZZ_OUT ?= $(BUILD)/fuzz
 HOST_SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -95,7 +96,7 @@ $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_c
 
 # ---- targets ----
 
-.PHONY: test-host build-host tsan fuzz build-fuzz host-tools
+.PHONY: test-host build-host tsan simulate fuzz build-fuzz host-tools
 
 # A missing tool is a line that names its package, not a compiler's error.
 host-tools:
@@ -118,6 +119,12 @@ tsan: ## host tests with threads under ThreadSanitizer, TSAN_RUNS=3 times
 		$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) test-host \
 			HOST_OUT=$(BUILD)/host-tsan HOST_SAN=-fsanitize=thread HOST_ONLY="$(TSAN_TESTS)" || exit 1; \
 	done
+
+# Without sanitizers, which find nothing in it that the shorter runs of test-host do not, and optimised.
+simulate: ## the random driver on the simulated machine: CALLS=10^8 calls of the API, on all of the host's CPUs
+	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) build-host \
+		HOST_OUT=$(BUILD)/host-fast HOST_SAN=-O2 HOST_ONLY=mm_seeds_test
+	$(Q)sh tests/host/simulate.sh $(BUILD)/host-fast $(CALLS) $$(nproc)
 
 build-fuzz: $(HOST_FUZZERS:%=$(FUZZ_OUT)/%)
 

@@ -2,7 +2,7 @@
  * mm_seeds_test.c: the random driver by schedule: one machine, plan and interleaving per seed.
  *
  * MM_SEED=n replays the schedule n and no other. MM_SCHEDULES=n runs that many, MM_SECONDS=n as
- * many as fit.
+ * many as fit, MM_CALLS=n until the API has been called that often.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,11 +61,15 @@ static void test_seeds(void **state)
 {
     bool replay = getenv("MM_SEED") && *getenv("MM_SEED");
     uint64_t seed = test_seed(), count = replay ? 1 : env("MM_SCHEDULES", 600), done;
+    uint64_t calls = replay ? 0 : env("MM_CALLS", 0);
     double begin = now(), limit = (double)env("MM_SECONDS", 0), took;
 
     (void)state;
-    for (done = 0; limit > 0 ? now() - begin < limit : done < count; done++)
+    for (done = 0;; done++) {
+        if (calls ? sim_stats.calls >= calls : limit > 0 ? now() - begin >= limit : done >= count)
+            break;
         run_one(seed + done);
+    }
     took = now() - begin;
     fprintf(stderr,
             "seeds: %lu schedules, %lu API calls (%lu operations, %lu failed, %lu bad; %lu pages "

@@ -10,7 +10,7 @@
  * interrupt may come anywhere.
  *
  * mirrors mm/vmap_pcpu.h: pslot_claim_remote pblock_claim
- * mirrors mm/vmap_pcpu.c: pblock_free_remote collect_remote stamp_block recycle trim_empty
+ * mirrors mm/vmap_pcpu.c: pblock_free_remote collect_remote collect_block stamp_block recycle trim_empty
  * mirrors mm/vmap_pcpu.c: pblock_release pblock_is_queued pblock_delete
  * mirrors mm/vmap_purge.c: purge_by_generation settle
  */
@@ -36,6 +36,7 @@ byte remote[BLOCKS];
 bool queued[BLOCKS];      /* remote_queued */
 byte next[BLOCKS];        /* remote_next: block + 1, 0: none */
 byte head;                /* pqueue.remote */
+byte collecting;          /* of it, what the owner has taken and not yet collected */
 
 #define L_PTE    0
 #define L_KIND   4
@@ -212,41 +213,58 @@ inline note_free(s) /* pblock_note_free() */
     fi
 }
 
-inline collect_remote()
+/* The list as it is becomes what the owner collects, a block at a time; other steps come between. */
+inline take_list()
 {
-    atomic { DRAINED(0) -> list = head; head = 0 };
-    do
-    :: list == 0 -> break
-    :: else ->
-        b = list - 1;
-        assert(!deleted[b]);
-#ifndef NEXT_LATE
-        list = next[b];
-#endif
-#ifndef QUEUED_LATE
-        atomic { DRAINED(0) -> queued[b] = 0 };    /* ATOMIC_XCHG(b->remote_queued, 0) */
-#endif
-        assert(!deleted[b]);
-        if
-        :: remote[b] != 0 ->
-#ifdef TAKE_PLAIN
-            bits = remote[b];
-            STORE(0, L_REMOTE + b, 0)
+#ifdef QUEUED_AT_ONCE
+    atomic {
+        DRAINED(0) -> collecting = head; head = 0; list = collecting;
+        do
+        :: list == 0 -> break
+        :: else -> queued[list - 1] = 0; list = next[list - 1]
+        od
+    }
 #else
-            atomic { DRAINED(0) -> bits = remote[b]; remote[b] = 0 }
+    atomic { DRAINED(0) -> collecting = head; head = 0 }
 #endif
-        :: else
-        fi;
-        atomic { note_free(2 * b); note_free(2 * b + 1); bits = 0 };
+}
+
+inline collect_one()
+{
+    b = collecting - 1;
+    assert(!deleted[b]);
+#ifndef NEXT_LATE
+    collecting = next[b];
+#endif
+#if !defined(QUEUED_LATE) && !defined(QUEUED_AT_ONCE)
+    atomic { DRAINED(0) -> queued[b] = 0 };        /* ATOMIC_XCHG(b->remote_queued, 0) */
+#endif
+    assert(!deleted[b]);
+    if
+    :: remote[b] != 0 ->
+#ifdef TAKE_PLAIN
+        bits = remote[b];
+        STORE(0, L_REMOTE + b, 0)
+#else
+        atomic { DRAINED(0) -> bits = remote[b]; remote[b] = 0 }
+#endif
+    :: else
+    fi;
+    atomic { note_free(2 * b); note_free(2 * b + 1); bits = 0 };
 #ifdef QUEUED_LATE
-        atomic { DRAINED(0) -> queued[b] = 0 };
+    atomic { DRAINED(0) -> queued[b] = 0 };
 #endif
 #ifdef NEXT_LATE
-        list = next[b]
+    collecting = next[b];
 #endif
-    od;
     b = 0
 }
+
+#ifdef REST_FORGOTTEN
+#define MAY_TAKE (head != 0)
+#else
+#define MAY_TAKE (collecting == 0 && head != 0)
+#endif
 
 #ifdef TRIM_QUEUED
 #define TRIM_ALLOWED(b) true
@@ -282,12 +300,13 @@ proctype owner()
     bool last;
 
     do
-    :: head != 0 -> collect_remote()
+    :: MAY_TAKE -> take_list()
+    :: collecting != 0 -> collect_one()
     :: atomic { block_steps(0) }
     :: atomic { block_steps(1) }
     :: reuses > 0 && (free[0] & 1) != 0 -> reuses--; reuse(0)
     :: reuses > 0 && (free[1] & 1) != 0 -> reuses--; reuse(2)
-    :: done == 2 && head == 0 -> break
+    :: done == 2 && head == 0 && collecting == 0 -> break
     od;
     /* All frees have returned and all is collected. */
     assert(state[0] == LIVE || state[0] == TAKEN);

@@ -251,7 +251,7 @@ QEMU10 = [
     Row("qemu10-uefi", boot="uefi", options=ALL, **new(smp="4")),
     Row("qemu10-sparse", **new(smp="6,sockets=2,cores=3,threads=1", apic_ids=(0, 1, 2, 4, 5, 6))),
     Row("qemu10-smp300", mem="2G", options=ALL, timeout=900, **new(smp="300")),
-    Row("qemu10-smp512", mem="4G", timeout=900, **new(smp="512")),
+    Row("qemu10-smp512", mem="4G", options=ALL, timeout=1800, **new(smp="512")),
     Row("qemu10-uefi-smp300", boot="uefi", mem="4G", timeout=900, **new(smp="300")),
 ]
 

@@ -11,7 +11,7 @@ test-qemu: all $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, the quick
 test-qemu-full: all $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, all of it
 	$(Q)$(QEMU_TESTS) --tier=full
 
-test-full: test-host test-qemu-full ## all tests, the long ones too
+test-full: test-host tsan simulate fuzz test-qemu-full ## all tests, the long ones too
 
 need-pytest: need-run
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || \
