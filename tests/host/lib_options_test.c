@@ -303,6 +303,43 @@ static void small_message_buffers(void **state)
     assert_string_equal(msg, "unknown option 'a'");
 }
 
+static size_t taken;
+
+static bool take_length(const char *value, void *target)
+{
+    *(size_t *)target = strlen(value);
+    return true;
+}
+
+/* What has fixed room inside: a custom parser's value, the words in a message, keys compared with a
+ * wrong one. */
+static void longest_texts(void **state)
+{
+    static const char word[] = "a_rather_long_word_of_this_choice";
+    static const char *const choices[] = {word, word, word, word, word, word,
+                                          word, word, word, word, NULL};
+    static unsigned choice;
+    static const struct option three[] = {
+        {.key = "text", .value = &taken, .custom = take_length},
+        {.key = "choice", .type = OPT_ENUM, .value = &choice, .choices = choices},
+        {.key = "a_key_that_is_longer_than_what_the_edit_distance_compares", .value = &taken},
+    };
+    char text[5 + 256] = "text=";
+    static char all[1000];
+
+    (void)state;
+    memset(text + 5, 'v', 256);
+    assert_int_equal(options_parse_table(three, 3, text, 5 + 255, msg, sizeof(msg)), OK);
+    assert_int_equal(taken, 255);
+    assert_int_equal(options_parse_table(three, 3, text, 5 + 256, msg, sizeof(msg)), ERR_RANGE);
+    assert_int_equal(taken, 255);
+    /* the list is cut where its room ends */
+    assert_int_equal(options_parse_table(three, 2, "choice=x", 8, all, sizeof(all)), ERR_INVAL);
+    assert_int_equal(strlen(all), strlen("option 'choice': bad value 'x': expected ") + 255);
+    assert_int_equal(options_parse_table(three, 3, "a_key=1", 7, msg, sizeof(msg)), ERR_INVAL);
+    assert_string_equal(msg, "unknown option 'a_key': the nearest known one is 'text'");
+}
+
 /* Swapping two neighbours is one mistake, not two: "olck" is nearer to "lock" than to "oak". */
 static void swapped_letters(void **state)
 {
@@ -370,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup(errors_change_nothing, reset),
         cmocka_unit_test_setup(long_values, reset),
         cmocka_unit_test_setup(small_message_buffers, reset),
+        cmocka_unit_test(longest_texts),
         cmocka_unit_test(swapped_letters),
         cmocka_unit_test(registered_options),
     };
