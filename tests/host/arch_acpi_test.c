@@ -227,6 +227,10 @@ static void madt_other_entries(void **state)
     put_u8(&t, 12);
     put_u16(&t, 0);
     put_u64(&t, 0x123456789000ULL);
+    put_u8(&t, 5); /* and one that is too short for it */
+    put_u8(&t, 8);
+    put_u16(&t, 0);
+    put_u32(&t, 1);
     parse_ok(&t, false, cpus, 8, &r);
     assert_int_equal(r.lapic_addr, 0x123456789000ULL);
     assert_true(madt_ioapic(t.bytes, t.len, 0, &addr));
@@ -344,6 +348,13 @@ static void bad_roots(void **state)
     assert_int_equal(acpi_open(&r, mem_base), ERR_NOENT);
     make_root(2, none, 1);
     assert_int_equal(acpi_open(&r, mem_base), OK);
+    /* Half an entry at the end is none. */
+    for (len = 36; len < 36 + 16; len += 4) {
+        memcpy(mem + 0x203 + 4, &len, 4);
+        fix_sum(mem + 0x203, len, 9);
+        assert_int_equal(acpi_open(&r, mem_base), OK);
+        assert_int_equal(r.entries, (len - 36) / 8);
+    }
     /* Revision 0 has no XSDT field. */
     make_root(0, none, 1);
     assert_int_equal(acpi_open(&r, mem_base), ERR_NOENT);
@@ -453,11 +464,18 @@ static void fadt(void **state)
     assert_int_equal(f.dsdt, 0);
     assert_int_equal(f.pm_timer.addr, 0);
 
+    put_u32_at(&t, 48, 0xb2);
+    put_u32_at(&t, 68, 0x606);
+    acpi_parse_fadt(t.bytes, 276, &f);
+    assert_int_equal(f.smi_cmd, 0xb2);
+    assert_int_equal(f.pm1b_cnt.addr, 0x606);
     put_u32_at(&t, 112, 1 << 20);
     acpi_parse_fadt(t.bytes, 276, &f);
     assert_true(f.hw_reduced);
     assert_int_equal(f.pm_timer.addr, 0);
     assert_int_equal(f.pm1a_cnt.addr, 0);
+    assert_int_equal(f.pm1b_cnt.addr, 0);
+    assert_int_equal(f.smi_cmd, 0);
 }
 
 static bool s5(const void *code, size_t n, uint8_t *a, uint8_t *b)
@@ -532,12 +550,18 @@ static void small_tables(void **state)
     assert_true(acpi_parse_spcr(t.bytes, 64, &s));
     assert_int_equal(s.clock, 0);
     assert_false(acpi_parse_spcr(t.bytes, 63, &s));
+    t.bytes[40] = 2; /* neither memory nor ports */
+    assert_false(acpi_parse_spcr(t.bytes, 88, &s));
+    t.bytes[40] = 1;
+    assert_true(acpi_parse_spcr(t.bytes, 88, &s));
     t.bytes[36] = 3; /* ARM's PL011 */
     assert_false(acpi_parse_spcr(t.bytes, 88, &s));
 
     buffer[37] = 3;
     assert_true(acpi_dmar_x2apic_opt_out(buffer, 48));
     buffer[37] = 1;
+    assert_false(acpi_dmar_x2apic_opt_out(buffer, 48));
+    buffer[37] = 2; /* valid only with bit 0, interrupt remapping */
     assert_false(acpi_dmar_x2apic_opt_out(buffer, 48));
     buffer[37] = 3;
     assert_false(acpi_dmar_x2apic_opt_out(buffer, 37));
@@ -656,16 +680,76 @@ static void srat_no_room(void **state)
     assert_int_equal(srat_open(&s, t.bytes, 20), ERR_INVAL);
 }
 
+/* Entries of known types that end before their fields do; each lies at the end of the table, in
+ * memory of that size. */
+static void srat_short_entries(void **state)
+{
+    static const uint8_t shorter[][2] = {{0, 8}, {0, 15}, {1, 24}, {1, 39}, {2, 16}, {2, 23}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(shorter); i++) {
+        struct table t = new_srat();
+        struct srat s;
+        uint8_t *copy;
+
+        srat_lapic(&t, 3, 1, 1);
+        put_u8(&t, shorter[i][0]);
+        put_u8(&t, shorter[i][1]);
+        for (unsigned n = 2; n < shorter[i][1]; n++)
+            put_u8(&t, 0xff);
+        table_end(&t);
+        copy = malloc(t.len);
+        memcpy(copy, t.bytes, t.len);
+        assert_int_equal(srat_open(&s, copy, t.len), OK);
+        assert_int_equal(s.nodes, 1);
+        free(copy);
+    }
+}
+
+/* More domains than nodes: what is left over is in node 0. Borders are at pages. */
+static void srat_many_nodes(void **state)
+{
+    struct table t = new_srat();
+    struct mem_range map[4] = {{0, 0x10000, MEM_USABLE, 0}};
+    struct srat s;
+
+    (void)state;
+    for (uint32_t i = 0; i < SRAT_NODES_MAX + 3; i++)
+        srat_x2apic(&t, 1000 + i, i, 1);
+    srat_memory(&t, 1001, 0x3800, 0x4900, 1);
+    srat_memory(&t, 1000 + SRAT_NODES_MAX, 0xa000, 0x1000, 1);
+    table_end(&t);
+    assert_int_equal(srat_open(&s, t.bytes, t.len), OK);
+    assert_int_equal(s.nodes, SRAT_NODES_MAX);
+    assert_int_equal(srat_cpu_node(&s, SRAT_NODES_MAX - 1), SRAT_NODES_MAX - 1);
+    assert_int_equal(srat_cpu_node(&s, SRAT_NODES_MAX), 0);
+    assert_int_equal(srat_apply(&s, map, 1, 4), 3);
+    assert_int_equal(map[1].base, 0x3000);
+    assert_int_equal(map[1].size, 0x5000);
+    assert_int_equal(map[1].node, 1);
+    assert_int_equal(map[2].base + map[2].size, 0x10000);
+    assert_int_equal(map[2].node, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(madt_entries), cmocka_unit_test(madt_both_types),
-        cmocka_unit_test(madt_many),    cmocka_unit_test(madt_lengths),
-        cmocka_unit_test(madt_header),  cmocka_unit_test(madt_other_entries),
-        cmocka_unit_test(find_tables),  cmocka_unit_test(bad_roots),
-        cmocka_unit_test(rsdt),         cmocka_unit_test(fadt),
-        cmocka_unit_test(s5_package),   cmocka_unit_test(small_tables),
-        cmocka_unit_test(srat_nodes),   cmocka_unit_test(srat_no_room),
+        cmocka_unit_test(madt_entries),
+        cmocka_unit_test(madt_both_types),
+        cmocka_unit_test(madt_many),
+        cmocka_unit_test(madt_lengths),
+        cmocka_unit_test(madt_header),
+        cmocka_unit_test(madt_other_entries),
+        cmocka_unit_test(find_tables),
+        cmocka_unit_test(bad_roots),
+        cmocka_unit_test(rsdt),
+        cmocka_unit_test(fadt),
+        cmocka_unit_test(s5_package),
+        cmocka_unit_test(small_tables),
+        cmocka_unit_test(srat_nodes),
+        cmocka_unit_test(srat_no_room),
+        cmocka_unit_test(srat_short_entries),
+        cmocka_unit_test(srat_many_nodes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

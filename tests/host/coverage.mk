@@ -1,11 +1,11 @@
 # coverage.mk: line and branch coverage of the host tests. Included by host.mk. tools/coverage.py says what counts.
 #
-# The mutants are left out: what they reach, they reach in deliberately broken code. Without sanitizers, which would add
-# branches of their own to the machine code and nothing to the source's.
+# The mutants are left out: what they reach, they reach in deliberately broken code; and the fuzzers, which are built in
+# another way. Without sanitizers, which would add branches of their own to the machine code and nothing to the source's.
 
 COVERAGE_OUT := $(BUILD)/host-coverage
 COVERAGE_SAN := -fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic
-COVERAGE_TESTS = $(filter-out mm_mutant_%,$(HOST_TESTS))
+COVERAGE_TESTS = $(filter-out mm_mutant_% fuzz_%,$(HOST_TESTS))
 COVERAGE_BOUNDS := --bound mm=95,85 --bound lib=95,85 --also arch/x86_64
 # 1: list what no test reaches; or the beginnings of paths, "mm/vmap lib"
 COVERAGE_LINES ?=

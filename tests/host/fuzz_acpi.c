@@ -73,6 +73,37 @@ static void try_fixed(const uint8_t *t, size_t size)
     acpi_dmar_x2apic_opt_out(t, (uint32_t)size);
 }
 
+/* Four bytes of the fuzzer are an entry of a MADT: most are well-formed, IDs are few, so that they
+ * meet again. */
+static void try_entries(const uint8_t *data, size_t n)
+{
+    static uint8_t room[4096];
+    struct table t = {room, 0, sizeof(room)};
+
+    madt_begin(&t);
+    for (; n >= 4 && t.len + 32 <= sizeof(room); n -= 4, data += 4) {
+        switch (data[0] % 8) {
+        case 0:
+            put_bytes(&t, data + 1, 3);
+            break;
+        case 1:
+            put_u8(&t, data[1] % 12);
+            put_u8(&t, data[2] % 20);
+            put_pad(&t, t.len + data[3] % 20);
+            break;
+        case 2:
+        case 3:
+            madt_x2apic(&t, data[1], data[2] % 8 ? data[2] : UINT32_MAX - data[2] / 128, data[3]);
+            break;
+        default:
+            madt_lapic(&t, data[1], data[2] % 2 ? data[2] : data[2] % 16, data[3]);
+        }
+    }
+    table_end(&t);
+    try_madt(room, t.len);
+    try_madt(room, t.len + 1); /* odd: a machine with x2APIC */
+}
+
 static void try_tables(const uint8_t *data, size_t size)
 {
     struct acpi_reader r = {.map = mem_map};
@@ -127,6 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_srat(t, size);
     try_fixed(t, size);
     free(t);
+    try_entries(data, size);
     try_tables(data, size);
     return 0;
 }

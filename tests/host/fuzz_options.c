@@ -64,6 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     text = malloc(n);
     memcpy(text, data, n);
     memset(&v, 0, sizeof(v));
+    memset(v.guard, 0x5a, sizeof(v.guard));
     v.number = 3;
     before = v;
     memset(msg, 0x80, sizeof(msg));
@@ -80,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     require(v.number >= 3 && v.number <= 1 << 20);
     require(v.choice < ARRAY_SIZE(words) - 1);
     require(memchr(v.text, '\0', sizeof(v.text)) != NULL);
-    require(memcmp(v.guard, "\0\0\0\0", sizeof(v.guard)) == 0);
+    require(memcmp(v.guard, "ZZZZ", sizeof(v.guard)) == 0);
     before = v;
     require(options_parse_table(table, ARRAY_SIZE(table), text, n, msg, size) == err);
     require(memcmp(&v, &before, sizeof(v)) == 0);

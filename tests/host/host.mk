@@ -55,6 +55,8 @@ endef
 
 define host_fuzz
 HOST_FUZZERS += $(1)
+FUZZ_OBJS_$(1) := $(patsubst %.c,$(FUZZ_OUT)/$(1).dir/%.o,$(2))
+FUZZ_LIBS_$(1) := $(FUZZ_OUT)/libhost.a
 $(call host_objects,$(FUZZ_OUT)/$(1).dir,$$(FUZZCC),$$(HOST_SAN) -fsanitize=fuzzer-no-link $(3))
 $(FUZZ_OUT)/$(1): $$(patsubst %.c,$(FUZZ_OUT)/$(1).dir/%.o,$(2)) $(FUZZ_OUT)/libhost.a
 	$$(Q)$$(FUZZCC) $$(HOST_SAN) -fsanitize=fuzzer -pthread $$^ -o $$@
@@ -92,6 +94,7 @@ $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_c
 -include tests/host/mm_plain.mk
 -include tests/host/boot.mk
 -include tests/host/arch.mk
+-include tests/host/fuzz.mk
 -include tests/host/coverage.mk
 
 # ---- targets ----

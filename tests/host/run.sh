@@ -29,19 +29,21 @@ for name; do
     grep -h '^seed:' "$log"
     tail -n 40 "$log" | sed 's/^/    /'
 done
-# What the programs of this run say that they tried: "N schedules", "N API calls", "N trials", "N starts".
+# What the programs of this run say that they tried: "N schedules", "N API calls", "N trials", "N starts",
+# "N executions".
 for name; do cat "$dir/$name.log"; done | awk '
-    /^(seeds|free|generations|remote frees|faults): / {
+    /^(seeds|free|generations|remote frees|faults|fuzz): / {
         for (i = 2; i < NF; i++) {
             if ($(i + 1) ~ /^schedules/) schedules += $i
             if ($(i + 1) == "API") calls += $i
             if ($(i + 1) ~ /^(trials|starts)/) faults += $i
+            if ($(i + 1) == "executions") executions += $i
         }
     }
     /^mutant .*: found by/ { planted++ }
     END {
-        printf "host: %.0f schedules, %.0f API calls, %.0f failures injected, %.0f planted faults found\n",
-               schedules, calls, faults, planted
+        printf "host: %.0f schedules, %.0f API calls, %.0f failures injected, %.0f inputs of fuzzers, %.0f planted faults found\n",
+               schedules, calls, faults, executions, planted
     }'
 echo "host: $passed programs passed, $failed failed"
 [ $failed -eq 0 ]
