@@ -542,6 +542,30 @@ static void bulk_until_empty(void **state)
     assert_true(page_alloc_check());
 }
 
+/* While a node has memory, who asks for its memory gets that. */
+static void nodes_asked_for(void **state)
+{
+    static struct page *out[200];
+
+    (void)state;
+    start(3);
+    for (int node = 0; node < 3; node++) {
+        for (unsigned n = 1; n <= ARRAY_SIZE(out); n += 99) {
+            assert_int_equal(page_alloc_bulk(out, n, node), n);
+            for (unsigned i = 0; i < n; i++)
+                assert_int_equal(out[i]->node, node);
+            page_free_bulk(out, n);
+        }
+        for (unsigned order = 0; order <= PAGE_MAX_ORDER; order++) {
+            struct page *p = alloc_pages_node(order, node);
+
+            assert_non_null(p);
+            assert_int_equal(p->node, node);
+            free_pages(p, order);
+        }
+    }
+}
+
 static void hog(void **state)
 {
     static const uint64_t leave[] = {0, 1, 2, 63, 64, 65, 1000, 1024, 5000, 1 << 20};
@@ -621,17 +645,12 @@ static void check_notices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_with_all),
-        cmocka_unit_test(random_ops),
-        cmocka_unit_test(exhaustion),
-        cmocka_unit_test(maps_with_holes),
-        cmocka_unit_test(strange_maps),
-        cmocka_unit_test(mapped_pages),
-        cmocka_unit_test(bad_frees),
-        cmocka_unit_test(damage),
-        cmocka_unit_test(injection),
-        cmocka_unit_test(bulk_until_empty),
-        cmocka_unit_test(hog),
+        cmocka_unit_test(starts_with_all), cmocka_unit_test(random_ops),
+        cmocka_unit_test(exhaustion),      cmocka_unit_test(maps_with_holes),
+        cmocka_unit_test(strange_maps),    cmocka_unit_test(mapped_pages),
+        cmocka_unit_test(bad_frees),       cmocka_unit_test(damage),
+        cmocka_unit_test(injection),       cmocka_unit_test(bulk_until_empty),
+        cmocka_unit_test(nodes_asked_for), cmocka_unit_test(hog),
         cmocka_unit_test(check_notices),
     };
 

@@ -2,7 +2,8 @@
  * mm_pblock_test.c: the blocks of the default design in the long run: holes are used again before
  * new blocks are made, and a CPU that neither calls nor halts holds up no more than the stated
  * number of blocks, and is the only one that is interrupted. frames=safe: what a CPU keeps in the
- * entries of what it freed comes back when another one is short of memory.
+ * entries of what it freed comes back when another one is short of memory, and is bounded while a
+ * CPU holds up all generations.
  */
 #include <string.h>
 
@@ -136,6 +137,13 @@ static void test_laggard(void **state)
         fail_msg("%s", sim_failure_text());
 }
 
+static void start_safe(unsigned cpus, size_t ram)
+{
+    test_seconds++;
+    sim_machine(&(struct sim_options){.seed = 1, .ram = ram, .cpus = cpus, .frames_safe = true});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .frames_safe = true});
+}
+
 #define HOARD_PAGES 64 /* of an area, of which three quarters of memory are made */
 
 static uint32_t hoarded;
@@ -183,14 +191,132 @@ static void test_hoard(void **state)
 
     (void)state;
     for (unsigned i = 0; i < ARRAY_SIZE(each); i++) {
-        test_seconds++;
-        sim_machine(
-            &(struct sim_options){.seed = 1, .ram = 32 * SZ_1M, .cpus = 2, .frames_safe = true});
-        sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .frames_safe = true});
+        start_safe(2, 32 * SZ_1M);
         areas = (unsigned)(page_free_count() / 4 * 3 / HOARD_PAGES);
         stop = hoarded = 0;
         if (!sim_run(2, hoard, (void *)&each[i]) || !sim_shutdown())
             fail_msg("%u pages: %s", each[i], sim_failure_text());
+    }
+}
+
+#define FILL      31 /* pages of an area with its guard's a sixteenth of a block */
+#define FULL_EACH 16
+#define FULL      8
+
+/* Also of blocks that have next to nothing free. */
+static void full_blocks(void *arg)
+{
+    static void *p[FULL * FULL_EACH];
+    uint64_t before;
+
+    (void)arg;
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++) {
+        p[i] = vmalloc(FILL * PAGE_SIZE);
+        SIM_CHECK(p[i], "no memory");
+    }
+    pblock_release_frames();
+    before = page_free_count();
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i += FULL_EACH)
+        vfree(p[i]);
+    pblock_release_frames();
+    SIM_CHECK(page_free_count() >= before + FULL * FILL, "%lu of %u frames came back",
+              (unsigned long)(page_free_count() - before), FULL * FILL);
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+        if (i % FULL_EACH)
+            vfree(p[i]);
+}
+
+static void test_full_blocks(void **state)
+{
+    (void)state;
+    start_safe(1, 64 * SZ_1M);
+    if (!sim_do(full_blocks, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+static void *unguarded(unsigned n)
+{
+    void *p = __vmalloc(n * PAGE_SIZE, PAGE_SIZE, VM_NO_GUARD, VM_ANY_NODE);
+
+    SIM_CHECK(p, "no memory");
+    return p;
+}
+
+/* An area is made of entries that have kept frames, more of them than there is room for among the
+ * ready ones: those of mappings without frames of their own have filled that. */
+static void kept_in_parts(void *arg)
+{
+    void *ram[7], *one, *large;
+    uint64_t before = 0;
+
+    (void)arg;
+    take_pages();
+    for (unsigned turn = 0; turn < 20; turn++) {
+        for (unsigned i = 0; i < 4 * BLOCK_PAGES; i++)
+            vfree(unguarded(1));
+        vm_unmap_aliases();
+        one = unguarded(1);
+        for (unsigned i = 0; i < ARRAY_SIZE(ram); i++)
+            ram[i] = map_some();
+        large = unguarded(PBLOCK_MAX_ALLOC);
+        vfree(large);
+        for (unsigned i = 0; i < ARRAY_SIZE(ram); i++)
+            vm_unmap_ram(ram[i], COUNT);
+        vfree(one);
+        if (turn % 4)
+            continue;
+        vmap_quiesce();
+        if (turn)
+            SIM_CHECK(page_free_count() >= before, "%lu frames are lost",
+                      (unsigned long)(before - page_free_count()));
+        before = page_free_count();
+    }
+    give_pages();
+}
+
+static void test_kept_in_parts(void **state)
+{
+    (void)state;
+    start_safe(1, 64 * SZ_1M);
+    if (!sim_do(kept_in_parts, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+/* What waits with its frames, small areas and large ones, while CPU 1 does not call: as much as
+ * lazy= says at most, and what is in use or ready. */
+static void safe_laggard(void *arg)
+{
+    unsigned n = *(const unsigned *)arg;
+    uint64_t bound = purge_lazy_limit() + 24 * SZ_1M / PAGE_SIZE, start, least;
+
+    if (this_cpu_id() == 1) {
+        while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+            cpu_relax();
+        return;
+    }
+    start = least = page_free_count();
+    for (unsigned i = 0; i < 2 * start / n; i++) {
+        void *p = vmalloc(n * PAGE_SIZE);
+
+        SIM_CHECK(p, "no memory");
+        vfree(p);
+        least = MIN(least, page_free_count());
+    }
+    SIM_CHECK(start - least <= bound, "%lu frames wait, of %u pages each",
+              (unsigned long)(start - least), n);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+}
+
+static void test_safe_laggard(void **state)
+{
+    static const unsigned each[] = {COUNT, 500};
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(each); i++) {
+        start_safe(2, 160 * SZ_1M);
+        stop = 0;
+        if (!sim_run(2, safe_laggard, (void *)&each[i]) || !sim_shutdown())
+            fail_msg("%s", sim_failure_text());
     }
 }
 
@@ -292,9 +418,11 @@ static void test_untaken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_holes),      cmocka_unit_test(test_laggard),
-        cmocka_unit_test(test_hoard),      cmocka_unit_test(test_collect),
-        cmocka_unit_test(test_protection), cmocka_unit_test(test_untaken),
+        cmocka_unit_test(test_holes),        cmocka_unit_test(test_laggard),
+        cmocka_unit_test(test_hoard),        cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_protection),   cmocka_unit_test(test_untaken),
+        cmocka_unit_test(test_full_blocks),  cmocka_unit_test(test_kept_in_parts),
+        cmocka_unit_test(test_safe_laggard),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
