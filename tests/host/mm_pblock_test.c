@@ -199,8 +199,8 @@ static void test_hoard(void **state)
     }
 }
 
-#define FILL      31 /* pages of an area with its guard's a sixteenth of a block */
-#define FULL_EACH 16
+#define FILL      15 /* pages of an area, with its guard a 32nd of a block */
+#define FULL_EACH 32
 #define FULL      8
 
 /* Also of blocks that have next to nothing free. */
