@@ -45,6 +45,14 @@ static DEFINE_PER_CPU(struct watch, watch);
 static void (*end_hook)(unsigned cpu);
 static void (*describe_hook)(unsigned cpu);
 
+uint64_t watchdog_set_limit(uint64_t seconds)
+{
+    uint64_t before = READ_ONCE(limit_s);
+
+    WRITE_ONCE(limit_s, seconds);
+    return before;
+}
+
 void watchdog_set_end(void (*fn)(unsigned cpu))
 {
     end_hook = fn;

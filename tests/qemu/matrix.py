@@ -129,6 +129,8 @@ OPTIONS = [
     Row("bad-key-uefi", boot="uefi", options="desing=2024", verdict="error",
         lines=(r"^# boot door=uefi", r"^# error: .*desing.*did you mean 'design'")),
     Row("no-nx", cpu="qemu64,-nx", verdict="error", lines=(r"no NX",)),
+    Row("stuck-cpu", smp="3", options="tests=watchdog_names watchdog_end=on", verdict="error",
+        lines=(r"^# watchdog: cpu 1 task=watchdog_names rip=stop\+", r"^# error: cpu 1 task watchdog_names made no progress")),
 ]
 
 # Machines whose clocks differ and whose TSC does not.

@@ -26,6 +26,8 @@ void watchdog_set_busy(bool busy);
  * limit every busy CPU does, and the run ends.
  */
 void watchdog_check(void);
+/* Overrides the option; returns what was in force. Any context, NMI too. */
+uint64_t watchdog_set_limit(uint64_t seconds);
 /* Called to end the run, in interrupt context; must not return. NULL: prints "RESULT: ERROR" and
  * ends the machine with VERDICT_ERROR. */
 void watchdog_set_end(void (*fn)(unsigned cpu));
