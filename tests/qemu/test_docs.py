@@ -5,12 +5,14 @@ import glob
 import os
 import re
 
+import matrix
 import metalmap_log
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIRECT = re.compile(r'OPTION_(?:BOOL|UINT|ENUM|STRING)\(\s*\w+,\s*"(\w+)"')
 ENTRY = re.compile(r'OPTION_ENTRY_\(\s*\w+,\s*\.key\s*=\s*"(\w+)"')
 SWITCH = re.compile(r'^    X\((\w+), \w+, "', re.MULTILINE)  # of mm/vmap_config.c
+KTEST = re.compile(r"^K(?:TEST|BENCH\w*)\(\s*(\w+)", re.MULTILINE)
 COUNTER = re.compile(r"^\s*COUNTER\((\w+)\)", re.MULTILINE)
 
 
@@ -43,3 +45,37 @@ def test_every_record_is_described():
     printed = {name for text in sources() for name in re.findall(r'"# (\w+) \w+=%', text)}
     printed |= {name for text in sources() for name in re.findall(r'ktap_note\("(\w+) \w+=%', text)}
     assert printed and not (printed | set(metalmap_log.RECORDS)) - described
+
+
+def names_of_tests():
+    """All that docs/CASES.md may name: tests on the metal, their files, host tests and their functions, fuzzers, mutants,
+    checks of the models, tests in Python, tools, functions of mm/ that check."""
+    names = set()
+    for path in glob.glob(os.path.join(ROOT, "tests", "kernel", "*.c")):
+        names |= set(KTEST.findall(read(path))) | {re.sub(r"^(ct|tv|wl)_", "", os.path.basename(path)[:-2])}
+    for path in glob.glob(os.path.join(ROOT, "tests", "host", "*.c")):
+        names |= {os.path.basename(path)[:-2]} | set(re.findall(r"^static void (\w+)\(void \*\*state\)", read(path), re.MULTILINE))
+    for path in glob.glob(os.path.join(ROOT, "tests", "host", "mutants", "*.sed")):
+        names.add(os.path.basename(path)[:-4])
+    names |= {line.split()[2] for line in read("tests", "model", "checks").splitlines()
+              if line.strip() and not line.startswith("#")}
+    for path in glob.glob(os.path.join(ROOT, "tests", "qemu", "*.py")):
+        names |= {os.path.basename(path)[:-3]} | set(re.findall(r"^def (test_\w+)", read(path), re.MULTILINE))
+    names |= {os.path.basename(path) for path in glob.glob(os.path.join(ROOT, "tools", "*"))}
+    for path in glob.glob(os.path.join(ROOT, "mm", "*.c")):
+        names |= set(re.findall(r"^(?:static )?(?:bool|const char \*|void)\s?\*?(\w*check\w*)\(", read(path), re.MULTILINE))
+    return names | set(metalmap_log.REQUIRED.get("machine", ()))
+
+
+def test_cases_name_what_exists():
+    """Each case of docs/CASES.md names a test, or says what stands in for one; and what it names is there."""
+    known, rows = names_of_tests(), {row.name for row in matrix.rows()}
+    cases = [line.split("|") for line in read("docs", "CASES.md").splitlines() if re.match(r"\| [A-Z]\d+ \|", line)]
+    assert len(cases) >= 81
+    for _, case, _, _, noticed, _ in cases:
+        assert len(noticed.strip()) > 5, f"{case}: nothing looks for it"
+        plain = re.sub(r"\*[^*]*\*|`[^`]*`", "", noticed)
+        for name in re.findall(r"\b[a-z]\w*_\w+\b", plain):
+            assert name in known, f"{case}: there is no {name}"
+        for name in re.findall(r"\*([a-z][\w-]+)\*", noticed.replace("*(s)*", "")):
+            assert name in rows or name in ("icount",), f"{case}: there is no row {name}"
