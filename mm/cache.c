@@ -406,6 +406,17 @@ uint64_t cache_pages(void)
     return sum;
 }
 
+uint64_t cache_objects(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned id = 0; id < CACHE_MAX; id++) {
+        if (cache_exists(&cache_table[id]))
+            sum += cache_in_use(&cache_table[id]);
+    }
+    return sum;
+}
+
 void cache_shrink(struct cache *c)
 {
     struct cache_cpu *cc = this_cpu_ptr(c->cpu);

@@ -23,8 +23,10 @@ void *cache_alloc(struct cache *c);
 void cache_free(struct cache *c, void *obj);
 /* Objects in use, exact when nobody allocates. */
 uint64_t cache_in_use(const struct cache *c);
-/* Pages held by all caches. */
+/* Pages held by all caches; objects in use of all of them, magazines among them,
+ * exact when nobody allocates. */
 uint64_t cache_pages(void);
+uint64_t cache_objects(void);
 /* Gives empty slabs back to the page allocator, magazines of this CPU and the depot first. */
 void cache_shrink(struct cache *c);
 void cache_shrink_all(void);

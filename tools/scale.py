@@ -194,16 +194,49 @@ def print_table(design, rows, cpus):
     print(f"{'limit':24}" + " " * 11 * len(cpus) + f"{RATIO:>7}{'':25}{CONTENDED:>11}{IPIS:>9}", flush=True)
 
 
+def listed(one):
+    """The type of an argument that is a list with commas: at least one, none twice."""
+    def read(text):
+        values = [one(word) for word in text.split(",")]
+        if len(set(values)) < len(values):
+            raise argparse.ArgumentTypeError(f"'{text}' has something twice")
+        return values
+    return read
+
+
+def name(text):
+    if not text:
+        raise argparse.ArgumentTypeError("a name is missing")
+    return text
+
+
+def count(text):
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
+    return int(text)
+
+
+def duration(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
+    return value
+
+
 def arguments(argv):
     p = argparse.ArgumentParser(usage=__doc__, add_help=False)
-    names = lambda text: [w for w in text.split(",") if w]  # noqa: E731
-    p.add_argument("--designs", type=names, default=["metalmap", "2024"])
-    p.add_argument("--tests", type=names, default=list(TESTS))
-    p.add_argument("--cpus", type=lambda text: sorted(int(n) for n in names(text)), default=[1, 2, 8, 64])
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--seconds", type=float, default=1)
+    p.add_argument("--designs", type=listed(name), default=["metalmap", "2024"])
+    p.add_argument("--tests", type=listed(name), default=list(TESTS))
+    p.add_argument("--cpus", type=listed(count), default=[1, 2, 8, 64])
+    p.add_argument("--runs", type=count, default=3)
+    p.add_argument("--seconds", type=duration, default=1)
     p.add_argument("--extra", default="")
-    return p.parse_args(argv)
+    args = p.parse_args(argv)
+    args.cpus.sort()
+    return args
 
 
 def main(argv):

@@ -340,8 +340,8 @@ static void bad_frees(void **state)
 {
     struct cache *c, *d;
     uint8_t *obj, *other;
-    void *large[6];
-    uint64_t bad;
+    void *large[6], *first, *second;
+    uint64_t bad, all;
 
     (void)state;
     start();
@@ -384,6 +384,13 @@ static void bad_frees(void **state)
     capture_text();
     assert_int_equal(cache_in_use(c), 0);
     assert_int_equal(cache_in_use(d), 1);
+    first = cache_alloc(d);
+    all = cache_objects();
+    second = cache_alloc(d); /* from the magazine that the first one has filled */
+    assert_int_equal(cache_objects(), all + 1);
+    cache_free(d, second);
+    assert_int_equal(cache_objects(), all);
+    cache_free(d, first);
     cache_free(d, other);
     cache_destroy(c);
     cache_destroy(d);

@@ -12,6 +12,7 @@
 #include "lib/muldiv.h"
 #include "lib/printf.h"
 #include "lib/string.h"
+#include "mm/vmalloc.h"
 #include "tests/kernel/runner.h"
 #include <arch/fb.h>
 #include <arch/atomic.h>
@@ -59,6 +60,8 @@ struct bench_run {
     struct smp_gate gate[2];
     struct kt_outcome *outcome; /* NULL: the whole machine's */
     uint64_t population, population_linux;
+    struct footprint first;   /* after the first repeat; written by CPU 0 between two gates */
+    uint64_t held;            /* pages, of the workers that have come to the gate; atomic */
     uint64_t contended, ipis; /* during gated untimed passes; written by CPU 0 between two gates */
 };
 
@@ -365,6 +368,32 @@ static void count_repeat(struct bench_run *r, struct bench_cpu *bc)
     bc->mine_failed = false;
 }
 
+/* After each repeat, with every worker at a gate: what it takes must be what the first one took. */
+static void look_at_footprint(struct bench_run *r, struct bench_cpu *bc, unsigned *which, bool able,
+                              uint64_t repeat)
+{
+    bool last = repeat + 1 == kt_options.test_repeat_count;
+
+    if (!r->b->held || !r->gated || kt_options.test_repeat_count == 1)
+        return;
+    if (able)
+        __atomic_add_fetch(&r->held, r->b->held(&bc->w), __ATOMIC_RELAXED);
+    gate(r, bc, which);
+    if (bc == &r->cpu[0]) {
+        struct footprint now;
+
+        vm_unmap_aliases();
+        footprint_read(&now, r->held);
+        if (!repeat)
+            r->first = now;
+        if (!repeat || last)
+            footprint_note(r->test->name, last ? "last_repeat" : "first_repeat", &now);
+        footprint_grown(&r->first, &now, true);
+        r->held = 0;
+    }
+    gate(r, bc, which);
+}
+
 /* A number from the test's name, so that tests do not share their random numbers. */
 static uint64_t name_hash(const char *s)
 {
@@ -403,6 +432,7 @@ static void run_worker(struct bench_run *r, unsigned cpu, unsigned id)
     for (uint64_t i = 0; i < kt_options.test_repeat_count; i++) {
         repeat_passes(r, bc, &which, able);
         count_repeat(r, bc);
+        look_at_footprint(r, bc, &which, able, i);
     }
     gate(r, bc, &which);
     if (b->teardown)

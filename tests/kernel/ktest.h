@@ -53,6 +53,9 @@ struct kbench {
      * false: the test was failed or skipped, finish is called all the same. */
     bool (*prepare)(unsigned workers);
     void (*finish)(void);
+    /* Pages that the worker holds between two repeats, on its own CPU. Given: what the machine
+     * needs on top of them must not grow from repeat to repeat (tests/kernel/footprint.c). */
+    uint64_t (*held)(const struct kbench_worker *w);
 };
 
 #define KBENCH_BATCH_MAX 16

@@ -1,9 +1,10 @@
 /*
- * leak.c: after each test everything must be back: addresses, areas and lazy pages exactly, frames
- * within a stated bound (per-CPU caches of objects may hold a few), no bad free that the test has
- * not announced, and every structure sound.
+ * leak.c: after each test everything must be back: addresses, areas, page tables and lazy pages
+ * exactly, objects and frames within a stated bound (a CPU may keep an object, caches a few
+ * frames), no bad free that the test has not announced, and every structure sound.
  *
- * The baseline is that of the run, not of the test, so that small leaks add up until they are seen.
+ * The baseline is that of the run, with repeat= of the first round, not of the test, so that small
+ * leaks add up until they are seen.
  * Boot CPU only, all others idle.
  */
 #include "mm/cache.h"
@@ -13,12 +14,12 @@
 #include "tests/kernel/runner.h"
 #include <arch/smp.h>
 
-/* Frames that may stay with caches, and page tables: some for the machine, and a few for each CPU.
- */
+/* Frames that may stay with caches: some for the machine, and a few for each CPU. Page tables all
+ * come back. A CPU may keep one object, for the next split of a free range. */
 #define LEAK_PAGES         32
 #define LEAK_PAGES_PER_CPU 2
 
-static struct vmap_counters base;
+static struct footprint base;
 static uint64_t expected_bad_frees;
 
 /* What only this CPU can give back: blocks, deferred frees, its lists of objects and frames. The
@@ -51,7 +52,7 @@ void kt_quiesce(void)
 void leak_baseline(void)
 {
     kt_quiesce();
-    vmap_read_counters(&base);
+    footprint_read(&base, 0);
     expected_bad_frees = 0;
 }
 
@@ -60,40 +61,73 @@ void kt_expect_bad_frees(uint64_t n)
     expected_bad_frees += n;
 }
 
-static void compare(const struct vmap_counters *now)
+uint64_t leak_frames_bound(void)
 {
-    uint64_t bound = LEAK_PAGES + LEAK_PAGES_PER_CPU * (uint64_t)smp_cpus();
-
-    if (now->free_pages + now->pt_pages + bound < base.free_pages + base.pt_pages)
-        KT_FAIL("leak: %lu free pages, %lu before; page tables %lu and %lu; caches may keep %lu",
-                (unsigned long)now->free_pages, (unsigned long)base.free_pages,
-                (unsigned long)now->pt_pages, (unsigned long)base.pt_pages, (unsigned long)bound);
-    if (now->pt_pages > base.pt_pages + bound)
-        KT_FAIL("leak: %lu page-table pages, %lu before", (unsigned long)now->pt_pages,
-                (unsigned long)base.pt_pages);
-    if (now->va_used != base.va_used)
-        KT_FAIL("leak: va_used=%lu, before %lu", (unsigned long)now->va_used,
-                (unsigned long)base.va_used);
-    if (now->vmap_areas != base.vmap_areas)
-        KT_FAIL("leak: vmap_areas=%lu, before %lu", (unsigned long)now->vmap_areas,
-                (unsigned long)base.vmap_areas);
-    if (now->lazy_pages != 0)
-        KT_FAIL("leak: lazy_pages=%lu after everything was purged", (unsigned long)now->lazy_pages);
-    if (now->bad_free - base.bad_free != expected_bad_frees)
-        KT_FAIL("bad_free rose by %lu, expected %lu",
-                (unsigned long)(now->bad_free - base.bad_free), (unsigned long)expected_bad_frees);
+    return LEAK_PAGES + LEAK_PAGES_PER_CPU * (uint64_t)smp_cpus();
 }
 
-void leak_check(void)
+uint64_t leak_objects_bound(void)
 {
-    struct vmap_counters now;
+    return smp_cpus();
+}
+
+/* `ok`, or `leak` and a failure of the running test. */
+static unsigned must(bool ok, enum leak leak, bool say, const char *what, uint64_t now,
+                     uint64_t before)
+{
+    if (ok)
+        return 0;
+    if (say)
+        KT_FAIL("leak: %s=%lu, before %lu", what, (unsigned long)now, (unsigned long)before);
+    return leak;
+}
+
+static unsigned compare(const struct footprint *now, bool say)
+{
+    const struct vmap_counters *n = &now->c, *b = &base.c;
+
+    return must(now->used_pages <= base.used_pages + leak_frames_bound(), LEAK_FRAMES, say,
+                "used_pages", now->used_pages, base.used_pages) |
+           must(n->pt_pages <= b->pt_pages, LEAK_TABLES, say, "pt_pages", n->pt_pages,
+                b->pt_pages) |
+           must(n->va_used == b->va_used, LEAK_ADDRESSES, say, "va_used", n->va_used, b->va_used) |
+           must(n->vmap_areas == b->vmap_areas, LEAK_AREAS, say, "vmap_areas", n->vmap_areas,
+                b->vmap_areas) |
+           must(n->lazy_pages == 0, LEAK_LAZY, say, "lazy_pages", n->lazy_pages, 0) |
+           must(now->cache_objects <= base.cache_objects + leak_objects_bound(), LEAK_OBJECTS, say,
+                "cache_objects", now->cache_objects, base.cache_objects) |
+           must(n->bad_free - b->bad_free == expected_bad_frees, LEAK_BAD_FREES, say, "bad_free",
+                n->bad_free, b->bad_free + expected_bad_frees);
+}
+
+unsigned leak_look(void)
+{
+    struct footprint now;
 
     kt_quiesce();
-    vmap_read_counters(&now);
-    compare(&now);
+    footprint_read(&now, 0);
+    return compare(&now, false);
+}
+
+/* With counters=each, what vm_unmap_aliases() alone leaves is said, too. */
+void leak_check(const char *test)
+{
+    bool each = kt_options.counters == COUNTERS_EACH;
+    struct footprint now;
+
+    if (each) {
+        vm_unmap_aliases();
+        footprint_read(&now, 0);
+        footprint_note(test, "unmap_aliases", &now);
+    }
+    kt_quiesce();
+    footprint_read(&now, 0);
+    if (each)
+        footprint_note(test, "all_given_back", &now);
+    compare(&now, true);
     if (!kt_selfcheck())
         KT_FAIL("selfcheck: see the lines above");
-    base.bad_free = now.bad_free;
+    base.c.bad_free = now.c.bad_free;
     expected_bad_frees = 0;
     if (kt_failed())
         base = now;

@@ -77,10 +77,10 @@ static void begin_test(const char *name, struct kt_outcome *o)
 }
 
 /* What the runner does from here on is not the test's. */
-static void end_test(void)
+static void end_test(const char *name)
 {
     lockstat_run(false);
-    leak_check();
+    leak_check(name);
     heartbeat_test(NULL);
 }
 
@@ -95,7 +95,7 @@ static void run_test(const struct ktest *t)
         bench_run(t, &result);
     else
         t->run();
-    end_test();
+    end_test(t->name);
     finish_test(t, &o, &result);
     kt_set_outcome(NULL);
 }
@@ -112,7 +112,7 @@ static void run_family(const struct ktest *const *tests, unsigned n)
     memset(each, 0, sizeof(each));
     memset(result, 0, sizeof(result));
     bench_run_shuffled(tests, n, each, result);
-    end_test();
+    end_test("test_vmalloc");
     for (unsigned i = 0; i < n; i++)
         finish_test(tests[i], o.failed ? &o : &each[i], &result[i]);
     kt_set_outcome(NULL);
@@ -199,7 +199,7 @@ static void print_design(void)
     ktap_note("design %s", text);
 }
 
-static void run_designs(void)
+static void run_designs(uint64_t round)
 {
     for (unsigned d = 0; d < kt_selection.designs; d++) {
         if (!switch_design(kt_selection.design[d])) {
@@ -207,7 +207,8 @@ static void run_designs(void)
             return;
         }
         print_design();
-        leak_baseline();
+        if (!round || kt_selection.designs > 1)
+            leak_baseline();
         lockstat_reset();
         run_all();
         if (kt_options.counters == COUNTERS_END)
@@ -245,7 +246,7 @@ uint32_t tests_main(void)
         return verdict_of(ktap_bail(&ktap, "no memory for the test runner"));
     heartbeat_start();
     for (uint64_t i = 0; i < kt_options.repeat; i++)
-        run_designs();
+        run_designs(i);
     heartbeat_stop();
     report_counters();
     report_table();

@@ -7,6 +7,7 @@
 #define TESTS_KERNEL_RUNNER_H
 
 #include "lib/ktap.h"
+#include "mm/vmap.h"
 #include "tests/kernel/ktest.h"
 
 enum kt_profile { PROFILE_SMOKE, PROFILE_QUICK, PROFILE_FULL };
@@ -64,7 +65,32 @@ void kt_pages_free(void *p, size_t bytes);
 /* The state that the following tests are compared with. */
 void leak_baseline(void);
 /* Everything back? Otherwise the running test fails and the present state is the new baseline. */
-void leak_check(void);
+void leak_check(const char *test);
+/* The same without a word: what is not back, bits of enum leak. */
+enum leak {
+    LEAK_FRAMES = 1,
+    LEAK_TABLES = 2,
+    LEAK_ADDRESSES = 4,
+    LEAK_AREAS = 8,
+    LEAK_LAZY = 16,
+    LEAK_OBJECTS = 32,
+    LEAK_BAD_FREES = 64,
+};
+unsigned leak_look(void);
+/* Frames and objects that may stay with caches. */
+uint64_t leak_frames_bound(void);
+uint64_t leak_objects_bound(void);
+
+/* footprint.c */
+struct footprint {
+    struct vmap_counters c;
+    uint64_t used_pages; /* of the page allocator, but not those that workers hold */
+    uint64_t cache_pages, cache_objects;
+};
+void footprint_read(struct footprint *f, uint64_t held_pages);
+void footprint_note(const char *test, const char *when, const struct footprint *f);
+/* How many figures have grown by more than they may; `say`: and the running test fails. */
+unsigned footprint_grown(const struct footprint *from, const struct footprint *to, bool say);
 
 /* heartbeat.c */
 void heartbeat_start(void);

@@ -109,5 +109,17 @@ static void teardown(struct kbench_worker *w)
     vfree(a);
 }
 
+static uint64_t held(const struct kbench_worker *w)
+{
+    const struct aged *a = w->state[0];
+    uint64_t pages = a->pages;
+
+    for (unsigned i = 0; i < slots; i++) {
+        if (a->slot[i].p && !a->slot[i].ram)
+            pages += a->slot[i].pages;
+    }
+    return pages;
+}
+
 KBENCH_OP(aging, 0, "mixed sizes and lifetimes", op, .prepare = prepare, .setup = setup,
-          .teardown = teardown, .loops_percent = 50);
+          .teardown = teardown, .held = held, .loops_percent = 50);

@@ -41,5 +41,11 @@ static __always_inline bool op(struct kbench_worker *w)
     return true;
 }
 
-KBENCH_OP(exhaust, 0, "addresses run short", op, .prepare = prepare, .finish = finish,
+static uint64_t held(const struct kbench_worker *w)
+{
+    (void)w;
+    return 0;
+}
+
+KBENCH_OP(exhaust, 0, "addresses run short", op, .prepare = prepare, .finish = finish, .held = held,
           .loops_percent = 25);

@@ -76,6 +76,7 @@ def config_of(row, build, number):
         qemu_args=[a.format(**paths) for a in row.qemu_args],
         name=f"matrix-{row.name}" + (f"-{number + 1}" if row.runs > 1 else ""))
     config.timeout = row.timeout or 180 + config.cpus
+    config.silence = row.silence or config.silence
     if row.needs == "qemu10":
         config.qemu = requirement("qemu10", build)[0]
     return config

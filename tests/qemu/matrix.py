@@ -52,6 +52,7 @@ class Row:
     runs: int = 1  # more than one: their figures must be the same
     alone: bool = None  # nothing runs beside it; None: if it has many CPUs
     timeout: float = None
+    silence: float = None  # seconds without output after which the machine is given up; None: run.py's 30
     needs: str = ""  # a key of conftest.py's REQUIREMENTS
 
 
@@ -237,6 +238,11 @@ FULL_REST = [
     Row("large-vmalloc", options=f"{SHORT} vmalloc=32T"),
     Row("tiny-vmalloc", options="profile=smoke tests=fix_size_alloc_test vmalloc=16M"),
     Row("4g-vmalloc", smp="4", options=f"{ALL} vmalloc=4G"),
+    # After 10^6 operations and after 10^7 of one boot: the same footprint (tests/kernel/footprint.c).
+    *[Row(f"footprint-smp{n}", smp=str(n), mem="1G", timeout=900,
+          options=f"tests=aging,exhaust test_loop_count={10**6 // n} samples=1000 test_repeat_count=10",
+          lines=(r"^# note test=aging footprint=last_repeat", r"^# note test=exhaust footprint=last_repeat"))
+      for n in (1, 2, 8)],
     Row("no-lm", cpu="qemu64,-lm", verdict="error", banner=False, lines=(r"no 64-bit mode",)),
 ]
 
@@ -253,7 +259,10 @@ QEMU10 = [
     Row("qemu10-uefi", boot="uefi", options=ALL, **new(smp="4")),
     Row("qemu10-sparse", **new(smp="6,sockets=2,cores=3,threads=1", apic_ids=(0, 1, 2, 4, 5, 6))),
     Row("qemu10-smp300", mem="2G", options=ALL, timeout=900, **new(smp="300")),
-    Row("qemu10-smp512", mem="4G", options=ALL, timeout=1800, **new(smp="512")),
+    # 256 CPUs on a host core: one that waits for its turn to purge may do so for more than 30 s, and the
+    # one that says "alive" may not run for as long.
+    Row("qemu10-smp512", mem="4G", options=f"{ALL} watchdog=120", timeout=2400, silence=120,
+        **new(smp="512")),
     Row("qemu10-uefi-smp300", boot="uefi", mem="4G", timeout=900, **new(smp="300")),
 ]
 
