@@ -41,6 +41,14 @@ pvh_start:
         cli
         mov     esp, PHYS(boot_stack_top)
 
+; Not every loader checks that there is memory up to the end of the image. The last bytes of .bss
+; are nobody's yet.
+        mov     esi, PHYS(no_memory_text)
+        mov     edi, PHYS(__bss_end)
+        mov     dword [edi - 4], 0x5aa5c33c
+        cmp     dword [edi - 4], 0x5aa5c33c
+        jne     give_up
+
 ; Not every loader clears the part of a segment that is not in the file. The stack lies there too:
 ; nothing is on it yet.
         mov     edi, PHYS(__bss_start)
@@ -51,15 +59,16 @@ pvh_start:
         rep     stosd
 
 ; Long mode (CPUID 80000001h:EDX[29]) is not to be taken for granted: -cpu qemu32 has PVH too.
-        mov     esi, ebx
+        mov     ebp, ebx
+        mov     esi, PHYS(no_long_mode_text)
         mov     eax, 0x80000000
         cpuid
         cmp     eax, 0x80000001
-        jb      no_long_mode
+        jb      give_up
         mov     eax, 0x80000001
         cpuid
         bt      edx, 29
-        jnc     no_long_mode
+        jnc     give_up
 
 ; Page tables: 4 GiB mapped to themselves by 2 MiB pages; the last 2 GiB of addresses begin with the
 ; same first GiB, so that KERNEL_BASE + x is x. All writable and executable, for the start only.
@@ -105,7 +114,7 @@ pvh_start:
         lgdt    [PHYS(boot_gdt_low)]
         jmp     8:PHYS(.long)
 
-; 64-bit code, still at the physical address. ESI holds the start info.
+; 64-bit code, still at the physical address. EBP holds the start info.
 bits 64
 .long:  mov     rax, .high
         jmp     rax
@@ -121,17 +130,17 @@ bits 64
         mov     gs, eax
         lgdt    [boot_gdt_high]
         mov     esp, PHYS(boot_stack_top)
+        mov     edi, ebp
         xor     ebp, ebp
-        mov     edi, esi
         call    pvh_main
 .stop:  cli
         hlt
         jmp     .stop
 
-; Says why on COM1 (bounded wait for THRE, line status bit 5), ends QEMU, else halts.
+; Says why, the text at ESI, on COM1 (bounded wait for THRE, line status bit 5), ends QEMU, else
+; halts. No stack: there may be no memory for it.
 bits 32
-no_long_mode:
-        mov     esi, PHYS(no_long_mode_text)
+give_up:
 .next:  mov     bl, [esi]
         test    bl, bl
         jz      .end
@@ -152,6 +161,9 @@ no_long_mode:
         jmp     .stop
 
 section .rodata
+no_memory_text:
+        db      "metalmap: no memory where the kernel ends: this machine has too little", 13, 10
+        db      "RESULT: ERROR tests=0 fail=0 skip=0 error=1", 13, 10, 0
 no_long_mode_text:
         db      "metalmap: this CPU has no 64-bit mode", 13, 10
         db      "RESULT: ERROR tests=0 fail=0 skip=0 error=1", 13, 10, 0

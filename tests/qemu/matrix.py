@@ -175,7 +175,10 @@ FULL_MEMORY = (
      for size in ("128M", "1G", "3G", "8G", "64G")] +
     [Row("low-ram-1g", mem="4G", machine="q35,max-ram-below-4g=1G"),
      Row("uefi-low-ram-1g", boot="uefi", mem="4G", machine="q35,max-ram-below-4g=1G"),
-     Row("pvh-3m", smp="1", mem="3M")]  # the kernel and a few pages
+     # The image is loaded at 2 MiB and ends between 3 and 4 MiB.
+     Row("pvh-4m", smp="1", mem="4M"),
+     Row("pvh-3m", smp="1", mem="3M", verdict="error", banner=False,
+         lines=(r"no memory where the kernel ends",))]
 )
 
 FULL_MODELS = (
@@ -236,7 +239,8 @@ FULL_REST = [
     Row("two-designs", smp="4", options=f"{ALL} designs=2024,2024 counters=each repeat=2"),
     Row("linux-order", smp="4", options="profile=smoke run_test_mask=8191 sequential_test_order=off"),
     Row("large-vmalloc", options=f"{SHORT} vmalloc=32T"),
-    Row("tiny-vmalloc", options="profile=smoke tests=fix_size_alloc_test vmalloc=16M"),
+    # The least that vmalloc= takes; blocks=all needs more and says so (vmalloc-too-small).
+    Row("tiny-vmalloc", options="design=2024 profile=smoke tests=fix_size_alloc_test vmalloc=16M"),
     Row("4g-vmalloc", smp="4", options=f"{ALL} vmalloc=4G"),
     # After 10^6 operations and after 10^7 of one boot: the same footprint (tests/kernel/footprint.c).
     *[Row(f"footprint-smp{n}", smp=str(n), mem="1G", timeout=900,
