@@ -27,7 +27,7 @@
 #define TICKETS      (TICKET_MASK << SERVED_SHIFT | TICKET_MASK << DRAWN_SHIFT)
 #define LEVELS       4 /* nodes of a CPU; a deeper level waits without one */
 #define LEVEL_BITS   2
-#define REPORT_S     10 /* a longer wait is reported */
+#define REPORT_MS    10000 /* a longer wait is reported */
 #define TSC_GUESS    3000000000ULL
 #define CHECK_MASK   0xfffu /* rounds between looks at the clock, less one */
 
@@ -49,6 +49,9 @@ _Static_assert(SMP_MAX_CPUS < TICKET_MASK, "every CPU can draw a number");
 typedef uint16_t __attribute__((may_alias)) half_t;
 
 static bool metal; /* set once by spin_select() */
+
+static struct ratelimit report_limit; /* all CPUs may wait for one lock */
+static uint64_t reports;              /* atomic */
 
 static DEFINE_PER_CPU(struct mcs_node, mcs_nodes[LEVELS]);
 static DEFINE_PER_CPU(unsigned, mcs_level);
@@ -85,17 +88,26 @@ const struct spinlock *spin_wanted(unsigned cpu)
     return READ_ONCE(*per_cpu_ptr(&wanted, cpu));
 }
 
+uint64_t spin_reports(void)
+{
+    return READ_ONCE(reports);
+}
+
 /* Once per waiting: a lock that does not come is a deadlock, or a holder that is not running. */
 static __noinline void wait_check(struct wait *w)
 {
+    const struct lock_class *class = w->lock->class;
+    unsigned ms = class && class->report_ms ? class->report_ms : REPORT_MS;
     uint64_t hz = clock_tsc_hz();
 
-    if (w->reported || rdtsc() - w->start < REPORT_S * (hz ? hz : TSC_GUESS))
+    if (w->reported || rdtsc() - w->start < (hz ? hz : TSC_GUESS) / 1000 * ms)
         return;
     w->reported = true;
-    kprintf("# warning: cpu %u task %s waits for lock %s for %u s, word=0x%x\n", this_cpu_id(),
-            trap_task_name(this_cpu_id()), w->lock->class ? w->lock->class->name : "?", REPORT_S,
-            READ_ONCE(w->lock->val));
+    if (!ratelimit_ok(&report_limit))
+        return;
+    ATOMIC_ADD(reports, 1UL);
+    kprintf("# warning: cpu %u task %s waits for lock %s for %u ms, word=0x%x\n", this_cpu_id(),
+            trap_task_name(this_cpu_id()), class ? class->name : "?", ms, READ_ONCE(w->lock->val));
 }
 
 static inline void wait_round(struct wait *w)

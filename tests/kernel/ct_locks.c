@@ -4,7 +4,8 @@
  * Exclusion: a counter that is not atomic loses nothing under any way of waiting, counted or not; a
  * writer of the reader-writer lock is alone, its readers see both halves of what it writes, and
  * nobody sleeps for ever, interrupt handlers that come over a waiting task included. Statistics:
- * one wait that is known in advance is found again, in every field.
+ * one wait that is known in advance is found again, in every field. Reports: a long wait is a line
+ * in the log; hundreds of them at once must not keep each other from the console.
  */
 #include "lib/string.h"
 #include "tests/kernel/helpers.h"
@@ -18,6 +19,8 @@
 #define HOLD_US   2000
 #define INTERRUPT 8 /* every so many-th turn */
 #define TRIES     100
+#define WAITERS   32u
+#define LINES     10 /* in a second: lib/printf.c */
 
 static struct lock_class spin_class = {.name = "ct_locks.spin"};
 static struct lock_class read_class = {.name = "ct_locks.rw-R"};
@@ -273,4 +276,56 @@ KTEST(lock_statistics, "one wait of a known length: acquisitions, bounces, times
     KT_EXPECT(s.wait.total > 0 && s.wait.max > 0 && s.wait.min <= s.wait.max);
     KT_EXPECT(s.point[0].ip - (uintptr_t)wait_for_it < 256);
     kt_lockstat_end();
+}
+
+/* ---- reports ---- */
+
+static void wait_long(void *arg)
+{
+    unsigned long flags;
+
+    (void)arg;
+    ATOMIC_ADD(steps.wants, 1UL);
+    flags = spin_lock_irqsave(&shared.lock);
+    spin_unlock_irqrestore(&shared.lock, flags);
+}
+
+/* Holds the lock until somebody has reported it, and then so long that all would have. */
+static void hold_until_reported(unsigned waiters, uint64_t before)
+{
+    struct clock_limit limit;
+    unsigned long flags = spin_lock_irqsave(&shared.lock);
+
+    for (unsigned cpu = 1; cpu <= waiters; cpu++)
+        kt_start(cpu, wait_long, NULL);
+    KT_EXPECT(kt_wait_for(&steps.wants, waiters));
+    clock_limit_start(&limit, 10 * 1000000);
+    while (spin_reports() == before && !clock_limit_over(&limit))
+        cpu_relax();
+    clock_limit_start(&limit, waiters * HOLD_US * 4);
+    while (!clock_limit_over(&limit))
+        cpu_relax();
+    spin_unlock_irqrestore(&shared.lock, flags);
+    for (unsigned cpu = 1; cpu <= waiters; cpu++)
+        kt_join(cpu);
+}
+
+KTEST(lock_reports, "a long wait is reported, and many at once are a few lines")
+{
+    uint64_t before = spin_reports(), lines, first = clock_us() / 1000000, seconds;
+    unsigned waiters = MIN(kt_cpus() - 1, WAITERS);
+
+    if (!waiters)
+        KT_SKIP("one CPU");
+    steps.wants = 0;
+    spin_init(&shared.lock, &spin_class);
+    spin_class.report_ms = 1;
+    hold_until_reported(waiters, before);
+    spin_class.report_ms = 0;
+    lines = spin_reports() - before;
+    seconds = clock_us() / 1000000 - first + 1;
+    KT_EXPECT(lines != 0);
+    /* A CPU that lost its time slice over the end of a second may begin the old one again. */
+    if (lines > LINES * (seconds + 1))
+        KT_FAIL("%lu lines in %lu s", (unsigned long)lines, (unsigned long)seconds);
 }

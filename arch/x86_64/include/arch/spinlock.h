@@ -19,9 +19,10 @@ enum spin_wait { SPIN_AUTO, SPIN_TAS, SPIN_TICKET, SPIN_MCS };
 
 /* One per kind of lock, shared by all its instances. */
 struct lock_class {
-    const char *name; /* "vmap_node.busy" */
-    uint32_t wait;    /* enum spin_wait; changed only while nobody can wait for one of them */
-    uint32_t stat_id; /* lockstat.c */
+    const char *name;   /* "vmap_node.busy" */
+    uint32_t wait;      /* enum spin_wait; changed only while nobody can wait for one of them */
+    uint32_t stat_id;   /* lockstat.c */
+    uint32_t report_ms; /* a longer wait is a line in the log; 0: 10 s */
 };
 
 /*
@@ -78,6 +79,8 @@ static inline void spin_debug_release(struct spinlock *l)
 unsigned spin_held(void);
 /* The lock that `cpu` is waiting for in spin_lock_slow(), or NULL. Any context; only a hint. */
 const struct spinlock *spin_wanted(unsigned cpu);
+/* Lines about a long wait since the start. Any context. */
+uint64_t spin_reports(void);
 
 /* The inline part of spin_lock(). False: that was not enough, call spin_lock(), or go another way.
  */
