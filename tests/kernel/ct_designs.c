@@ -8,10 +8,15 @@
  */
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
+#include <arch/clock.h>
+#include <arch/cpu.h>
 
 #define AREAS  256
 #define PAIRS  64
 #define ROUNDS 16
+
+#define FLUSH_TRIES    20
+#define FLUSH_PAUSE_US 500 /* longer each time */
 
 static struct vmap_config own; /* the run's */
 
@@ -344,7 +349,7 @@ KTEST(option_index, "index=table looks at no tree, index=tree does")
     put_back();
 }
 
-/* Interrupts that a purge sends while all other CPUs are halted. */
+/* Interrupts that a purge sends. The other CPUs have nothing to do. */
 static uint64_t ipis_of_purge(void)
 {
     uint64_t before;
@@ -353,6 +358,21 @@ static uint64_t ipis_of_purge(void)
     before = kt_counter("tlb_ipis");
     vmap_force_purge();
     return kt_counter("tlb_ipis") - before;
+}
+
+/* The fewest of several purges: a CPU is not halted before the host has let it get there. */
+static uint64_t ipis_of_halted(void)
+{
+    uint64_t fewest = UINT64_MAX;
+    struct clock_limit limit;
+
+    for (unsigned i = 0; i < FLUSH_TRIES && fewest >= kt_cpus() - 1; i++) {
+        clock_limit_start(&limit, i * FLUSH_PAUSE_US);
+        while (!clock_limit_over(&limit))
+            cpu_relax();
+        fewest = MIN(fewest, ipis_of_purge());
+    }
+    return fewest;
 }
 
 KTEST(option_flush, "flush=ipi interrupts every other CPU, flush=gen no halted one")
@@ -364,8 +384,8 @@ KTEST(option_flush, "flush=ipi interrupts every other CPU, flush=gen no halted o
     if (build(&c))
         KT_EXPECT_EQ(ipis_of_purge(), kt_cpus() - 1);
     c.flush_gen = true;
-    if (build(&c))
-        KT_EXPECT(ipis_of_purge() < kt_cpus() - 1 || kt_cpus() == 1);
+    if (build(&c) && kt_cpus() > 1)
+        KT_EXPECT(ipis_of_halted() < kt_cpus() - 1);
     put_back();
 }
 
