@@ -27,10 +27,11 @@ static struct cache *pblock_cache;
 static uint64_t block_total; /* atomic */
 /* Stands for "no active block": has no room. */
 static struct pblock no_block;
-/* Empty blocks that a queue keeps, at least and at most. Blocks that wait before late CPUs are
- * interrupted, and before the owner waits for them. */
+/* Empty blocks that a queue keeps, at least and at most. Blocks that wait before the owner gives
+ * way to CPUs that are late, before it does so at once, before they are interrupted, and before the
+ * owner waits for them. */
 static struct {
-    unsigned least, most, soft, hard;
+    unsigned least, most, late, crowd, soft, hard;
 } keep __read_mostly;
 /* When a queue last began a generation. */
 static struct {
@@ -91,6 +92,8 @@ void pblock_set_limits(void)
         keep.most = MIN(keep.most, keep.hard);
         keep.least = MIN(keep.least, keep.most);
     }
+    keep.late = MIN(MAX(MIN(keep.most, keep.soft) / 4, 2u), PBLOCK_LATE);
+    keep.crowd = MAX(MIN(keep.most, keep.soft) * 3 / 4, 2 * keep.late);
 }
 
 uint64_t pblock_count(void)
@@ -477,7 +480,7 @@ static void stamp_dirty(struct pqueue *q, unsigned most, bool all)
  * load makes no new ones, whatever the time that a generation takes. */
 static unsigned worth_keeping(struct pqueue *q)
 {
-    uint64_t now = rdtsc();
+    uint64_t now = q->advanced_at; /* recent enough, and needs no look at the clock */
 
     if (unlikely(now - q->epoch > clock_us_to_cycles(PBLOCK_EPOCH_US))) {
         q->keep = MAX(q->peak, q->keep - q->keep / 4);
@@ -559,6 +562,34 @@ static void press_laggards(struct pqueue *q)
         tlb_gen_kick(oldest_stamp(q), false);
         q->advanced_at = rdtsc();
     }
+}
+
+/*
+ * Many blocks wait, and others have not flushed for a while: where CPUs take turns they most likely
+ * do not run because this one does, and more addresses would only spread over more memory. True: it
+ * has waited for them.
+ */
+static bool give_way(struct pqueue *q)
+{
+    uint64_t oldest = oldest_stamp(q), now = rdtsc();
+
+    if ((int64_t)(now - q->impatient) < 0)
+        return false;
+    if (q->waiting_blocks < keep.crowd) {
+        if (q->late_stamp != oldest) {
+            q->late_stamp = oldest;
+            q->late_since = now;
+            return false;
+        }
+        if (now - q->late_since < clock_us_to_cycles(PBLOCK_LATE_US))
+            return false;
+    }
+    q->busy++;
+    if (!tlb_gen_wait(q->last_stamp, PBLOCK_DEADLINE_US))
+        q->impatient = rdtsc() + clock_us_to_cycles(PBLOCK_IMPATIENT_US);
+    q->busy--;
+    recycle_both(q, PBLOCK_STEP_MAX);
+    return true;
 }
 
 /*
@@ -712,6 +743,8 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
 {
     struct pblock *b = pick_empty(q);
 
+    if (!b && q->waiting_blocks >= keep.late && smp_cpus_take_turns() && give_way(q))
+        b = pick_empty(q);
     if (!b &&
         (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES) {
         b = pick_partial(q, n, align);

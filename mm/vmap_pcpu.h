@@ -38,6 +38,12 @@
 #define PBLOCK_WAITING_SOFT 256
 #define PBLOCK_WAITING_HARD 1024
 #define PBLOCK_DEADLINE_US  1000000
+/* Blocks that wait before the owner looks whether others are late, and how late they must be for it
+ * to halt until they are not. */
+#define PBLOCK_LATE    32u
+#define PBLOCK_LATE_US 500
+/* When that was in vain it is not done again for so long. */
+#define PBLOCK_IMPATIENT_US 10000000
 /* Pages of memory that are a block's own: its table, its slots. */
 #define PBLOCK_OWN_PAGES 2
 /* How long a CPU that is short of addresses waits for what the others can spare. */
@@ -116,9 +122,11 @@ struct pqueue {
     /* Most blocks that waited in this epoch, and what is kept for the sake of earlier ones. */
     uint32_t peak, keep;
     uint64_t epoch;
-    struct pblock *collecting; /* taken off `remote`, not yet collected */
-    uint32_t busy;             /* its owner is in the middle of something that may halt */
-    uint32_t answered;         /* the last round of a shortage that it gave to; others look */
+    uint64_t late_stamp, late_since; /* one that has not passed, and since when that is known */
+    uint64_t impatient;              /* until then it waits for nobody */
+    struct pblock *collecting;       /* taken off `remote`, not yet collected */
+    uint32_t busy;                   /* its owner is in the middle of something that may halt */
+    uint32_t answered;               /* the last round of a shortage that it gave to; others look */
     /* others */
     struct pblock *remote __cacheline;
 };

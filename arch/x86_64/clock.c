@@ -41,6 +41,7 @@ typedef void (*timer_fn_t)(void);
 enum timer_state { TIMER_OFF, TIMER_ONCE, TIMER_PERIODIC };
 static DEFINE_PER_CPU(timer_fn_t, timer_fn);
 static DEFINE_PER_CPU(enum timer_state, timer_state);
+static DEFINE_PER_CPU(uint64_t, timer_due); /* TSC, while TIMER_ONCE */
 
 /* ---- the frequency ---- */
 
@@ -270,6 +271,7 @@ bool timer_once(uint64_t us, void (*fn)(void))
 {
     uint64_t hz = apic_timer_hz();
 
+    *this_cpu_ptr(&timer_due) = rdtsc() + clock_us_to_cycles(us);
     return timer_set(us / 1000000 * hz + us % 1000000 * hz / 1000000, false, fn);
 }
 
@@ -287,8 +289,19 @@ void timer_ensure(uint64_t us)
 {
     unsigned long flags = irq_save();
 
-    if (*this_cpu_ptr(&timer_state) == TIMER_OFF)
+    switch (*this_cpu_ptr(&timer_state)) {
+    case TIMER_ONCE:
+        /* One that somebody waits for comes when it is due. */
+        if (*this_cpu_ptr(&timer_fn) ||
+            *this_cpu_ptr(&timer_due) <= rdtsc() + clock_us_to_cycles(us))
+            break;
+        __attribute__((fallthrough));
+    case TIMER_OFF:
         timer_once(us, NULL);
+        break;
+    case TIMER_PERIODIC:
+        break;
+    }
     irq_restore(flags);
 }
 

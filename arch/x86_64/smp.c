@@ -65,6 +65,11 @@ unsigned smp_cpus_possible(void)
     return 1 + acpi_other_cpus();
 }
 
+bool smp_cpus_take_turns(void)
+{
+    return cpu_features.hypervisor_present;
+}
+
 uint32_t smp_apic_id(unsigned cpu)
 {
     return entries[cpu].apic_id;
@@ -135,7 +140,7 @@ static void gate_open(struct smp_gate *g)
 
     WRITE_ONCE(g->arrived, 0);
     ATOMIC_ADD(g->generation, 1);
-    if (!cpu_features.hypervisor_present)
+    if (!smp_cpus_take_turns())
         return;
     for_each_cpu (cpu) {
         if (READ_ONCE(*per_cpu_ptr(&waiting_gate, cpu)) == g)
@@ -153,7 +158,7 @@ void smp_gate_wait(struct smp_gate *g, unsigned n)
         gate_open(g);
         return;
     }
-    if (!cpu_features.hypervisor_present) {
+    if (!smp_cpus_take_turns()) {
         while (LOAD_ACQUIRE(g->generation) == generation) {
             tlb_poll();
             cpu_relax();

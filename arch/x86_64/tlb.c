@@ -221,7 +221,7 @@ static bool halt_once(const struct tlb_request *r)
 {
     bool enabled = irqs_enabled();
 
-    if (!cpu_features.hypervisor_present)
+    if (!smp_cpus_take_turns())
         return false;
     if (!enabled && (this_cpu_id() == 0 || apic_high_in_service()))
         return false;

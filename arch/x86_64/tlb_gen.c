@@ -31,6 +31,12 @@ static struct {
     uint64_t passed;
 } __cacheline summary;
 
+/* CPUs that halt in tlb_gen_wait(), and the stamp that each waits for; 0: none. */
+static struct {
+    uint32_t count;
+} waiting __cacheline;
+static DEFINE_PER_CPU(uint64_t, awaited);
+
 static DEFINE_PER_CPU(uint64_t, begun_count);
 static DEFINE_PER_CPU(uint64_t, kick_count);
 
@@ -42,6 +48,32 @@ static void set_fast(bool handler)
     struct tlb_gen_cpu *c = this_cpu_ptr(&tlb_gen_cpu);
 
     WRITE_ONCE(*this_cpu_ptr(&tlb_gen_fast), handler || READ_ONCE(no_fast) ? NEVER : c->seen);
+}
+
+/*
+ * Behind whatever may be the last thing that somebody waits for: a generation published, a halt; of
+ * an NMI, too, during which its CPU is not halted for those who look. Who waits comes here on its
+ * own way into the halt, so one of two fences is the later one: the waiter sees what the other one
+ * did, or is seen to wait.
+ */
+static void wake_waiters(void)
+{
+    uint64_t late = NEVER;
+    unsigned cpu;
+
+    smp_mb();
+    if (likely(!READ_ONCE(waiting.count)))
+        return;
+    for_each_cpu (cpu) {
+        uint64_t *a = per_cpu_ptr(&awaited, cpu), stamp = READ_ONCE(*a);
+
+        if (!stamp || stamp >= late)
+            continue;
+        if (!tlb_gen_passed(stamp))
+            late = stamp;
+        else if (ATOMIC_XCHG(*a, 0))
+            smp_wake(cpu);
+    }
 }
 
 void tlb_gen_catch_up(void)
@@ -62,6 +94,7 @@ void tlb_gen_catch_up(void)
     tlb_flush_local_all();
     STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->seen, now);
     set_fast(in_irq());
+    wake_waiters();
     irq_restore(flags);
 }
 
@@ -200,12 +233,37 @@ void tlb_gen_sync(uint64_t stamp)
     }
 }
 
+bool tlb_gen_wait(uint64_t stamp, uint64_t us)
+{
+    uint64_t *mine = this_cpu_ptr(&awaited);
+    struct clock_limit limit;
+    bool passed;
+
+    tlb_gen_advance(stamp);
+    tlb_gen_check();
+    if (!smp_cpus_take_turns() || in_irq() || !irqs_enabled() || PERCPU_READ_(tlb_gen_readers))
+        return tlb_gen_passed(stamp);
+    clock_limit_start(&limit, us);
+    irq_disable();
+    ATOMIC_ADD(waiting.count, 1);
+    timer_ensure(us);
+    while (!(passed = tlb_gen_passed(stamp)) && !clock_limit_over(&limit)) {
+        WRITE_ONCE(*mine, stamp);
+        cpu_idle_wait(); /* where it looks again, see wake_waiters() */
+    }
+    WRITE_ONCE(*mine, 0);
+    ATOMIC_SUB(waiting.count, 1);
+    irq_enable();
+    return passed;
+}
+
 /* Not in a read section: who waits there for a shootdown to end still holds what it found. */
 void tlb_gen_idle_enter(void)
 {
     if (PERCPU_READ_(tlb_gen_readers))
         return;
     STORE_RELEASE(this_cpu_ptr(&tlb_gen_cpu)->idle, 1);
+    wake_waiters();
 }
 
 void tlb_gen_idle_exit(void)

@@ -181,11 +181,13 @@ static void nmi_dispatch(struct trap_frame *f)
 {
     void (*hook)(struct trap_frame *) = LOAD_ACQUIRE(nmi_hook);
     uint64_t cr2 = READ_CR(2);
-    bool idle = tlb_gen_nmi_enter();
+    bool idle;
 
-    /* An NMI is an interrupt, too: who asks in_irq() first need not ask in_nmi(). */
+    /* An NMI is an interrupt, too: who asks in_irq() first need not ask in_nmi(). Both ends of the
+     * halt are part of it: they may send an interrupt. */
     ++*this_cpu_ptr(&percpu_irq_depth);
     ++*this_cpu_ptr(&percpu_nmi_depth);
+    idle = tlb_gen_nmi_enter();
     tlb_gen_irq_enter();
     this_cpu_inc(irq_count);
     panic_nmi();
@@ -199,10 +201,10 @@ static void nmi_dispatch(struct trap_frame *f)
             kprintf("# warning: unexpected NMI on cpu %u at %pS, port 0x61=0x%02x\n", this_cpu_id(),
                     (void *)f->rip, inb(SYSTEM_PORT_B));
     }
+    tlb_gen_nmi_exit(idle);
     --*this_cpu_ptr(&percpu_nmi_depth);
     --*this_cpu_ptr(&percpu_irq_depth);
     tlb_gen_irq_exit();
-    tlb_gen_nmi_exit(idle);
     if (READ_CR(2) != cr2)
         WRITE_CR(2, cr2);
     leave_halt(f);

@@ -15,7 +15,7 @@ static void test_generations(void **state)
 
     (void)state;
     for (unsigned i = 0; i < count; i++)
-        if (!gen_stress_run(test_seed() + i))
+        if (!gen_stress_run(test_seed() + i) || (i % 4 == 0 && !gen_wait_run(test_seed() + i)))
             fail_msg("replay with MM_SEED=0x%lx: %s: %s", (unsigned long)(test_seed() + i),
                      sim_rule_names[sim_failure()], sim_failure_text());
     fprintf(stderr, "generations: %u schedules, %lu switches, %lu entries written, %lu flushes\n",

@@ -10,11 +10,11 @@
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_catch_up tlb_gen_stamp tlb_gen_advance tlb_gen_passed
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_passed_all look_at_all tlb_gen_kick tlb_gen_sync
  * mirrors arch/x86_64/tlb_gen.c: tlb_gen_idle_enter tlb_gen_idle_exit
- * mirrors arch/x86_64/tlb_gen.c: tlb_gen_nmi_enter tlb_gen_nmi_exit
+ * mirrors arch/x86_64/tlb_gen.c: tlb_gen_nmi_enter tlb_gen_nmi_exit tlb_gen_wait wake_waiters
  * mirrors arch/x86_64/include/arch/tlb_gen.h: tlb_gen_read_begin tlb_gen_read_end tlb_gen_check
  * mirrors arch/x86_64/smp.c: cpu_idle_wait smp_wait_flag smp_wake
  * mirrors arch/x86_64/trap.c: irq_dispatch nmi_dispatch leave_halt
- * mirrors mm/vmap_pcpu.c: stamp_dirty recycle_passed press_laggards
+ * mirrors mm/vmap_pcpu.c: stamp_dirty recycle_passed press_laggards give_way
  * mirrors mm/vmap_purge.c: purge_by_generation purge_lock purge_wait
  */
 #ifndef N
@@ -37,12 +37,17 @@ byte pte[OBJECTS];        /* the life that the entry maps, 0: not present */
 byte tab;                 /* index entry of object 0: its life, 0: none */
 bool flag;                /* what smp_wait_flag() waits for */
 bool mutex;               /* CPU 0 retires: CPUs that want to, too, spin */
+#ifdef GIVES
+byte waiting;             /* waiting.count */
+byte awaited[N];          /* the stamp that a CPU halts for, 0: none */
+#endif
 
 #define L_SEEN 0
 #define L_IDLE 1
 #define L_TAB  2
 #define L_FLAG 3
-#define L_PTE  4 /* + object */
+#define L_AWAITED 4
+#define L_PTE  5 /* + object */
 
 /*
  * Each CPU's TLB: the set of lives that it holds for an object, a bit each. The MMU may cache a
@@ -66,6 +71,9 @@ inline commit(c, loc, val)
     :: loc == L_IDLE -> idle[c] = val
     :: loc == L_TAB -> tab = val
     :: loc == L_FLAG -> flag = val
+#ifdef GIVES
+    :: loc == L_AWAITED -> awaited[c] = val
+#endif
     :: loc >= L_PTE -> pte[loc - L_PTE] = val;
         CACHE(0, loc - L_PTE); CACHE(1, loc - L_PTE);
 #if N > 2
@@ -155,6 +163,75 @@ inline flush(c) /* tlb_flush_local_all(): in one atomic step with its guard */
 
 #define NONE 255
 
+/*
+ * One look of look_at_all(); a CPU reads back what it wrote itself. `seen` and then `idle` are
+ * two loads, but either being true at some moment is enough for the code, so one moment is enough
+ * here.
+ */
+#define SEEN_BY(c, i) ((i) == (c) -> my_seen[i] : seen[i])
+#define IDLE_BY(c, i) ((i) == (c) -> my_idle[i] : idle[i])
+
+#ifdef GIVES
+/* tlb_gen_passed(what), which leaves in wi: N if it has. */
+inline passed(c, what)
+{
+    wi = (now < what -> NONE : (summary >= what -> N : 0));
+    do
+    :: wi < N && (SEEN_BY(c, wi) >= what || IDLE_BY(c, wi)) -> wi++
+    :: wi < N && !(SEEN_BY(c, wi) >= what || IDLE_BY(c, wi)) -> wi = NONE
+    :: wi >= N -> break
+    od;
+    if
+    :: wi == N && summary < what ->
+        atomic { DRAINED(c) -> summary = (summary < what -> what : summary) }
+    :: else
+    fi
+}
+
+/* Without the memory of which stamp was found late, which only saves looks. */
+inline wake_waiters(c)
+{
+#ifndef NO_WAKE_FENCE
+    atomic { DRAINED(c) -> skip };                 /* smp_mb() */
+#endif
+#ifdef NMI_WAKES_NOBODY
+    wj = (waiting == 0 || in_nmi[c] -> N : 0);
+#else
+    wj = (waiting == 0 -> N : 0);
+#endif
+    do
+    :: wj < N ->
+        ws = awaited[wj];
+        if
+        :: ws == 0
+        :: else -> passed(c, ws);
+            if
+            :: wi == N -> atomic { DRAINED(c) ->   /* ATOMIC_XCHG, smp_wake() */
+                ipi[wj] = ipi[wj] || awaited[wj] != 0; awaited[wj] = 0 }
+            :: else
+            fi
+        fi;
+        atomic { wj++; ws = 0; wi = 0 }
+    :: else -> break
+    od;
+    wj = 0
+}
+#define LOOKER byte wi, wj, ws
+#else
+#define wake_waiters(c) skip
+#define LOOKER skip
+#endif
+#ifdef PUBLISH_WAKES_NOBODY
+#define WAKE_AT_PUBLISH(c) skip
+#else
+#define WAKE_AT_PUBLISH(c) wake_waiters(c)
+#endif
+#ifdef HALT_WAKES_NOBODY
+#define WAKE_AT_HALT(c) skip
+#else
+#define WAKE_AT_HALT(c) wake_waiters(c)
+#endif
+
 /* tlb_gen_catch_up(). t, m: the caller's locals. */
 inline catch_up(c)
 {
@@ -178,7 +255,13 @@ inline catch_up(c)
 #ifdef READ_LATE
         t = now;
 #endif
+#ifdef GIVES
+        atomic { STORE(c, L_SEEN, t) -> my_seen[c] = t };
+        WAKE_AT_PUBLISH(c);
+        masked[c] = m
+#else
         atomic { STORE(c, L_SEEN, t) -> my_seen[c] = t; masked[c] = m }
+#endif
 #endif
     fi;
     atomic { t = 0; m = 0 }
@@ -233,12 +316,6 @@ inline kick(c, halted_too)
     i = 0
 }
 
-/*
- * One look of look_at_all(); a CPU reads back what it wrote itself. `seen` and then `idle` are
- * two loads, but either being true at some moment is enough for the code, so one moment is enough
- * here.
- */
-#define SEEN_BY(c, i) ((i) == (c) -> my_seen[i] : seen[i])
 #ifdef TABLE
 #ifdef TABLE_PASSED
 #define SATISFIED(c, i) (SEEN_BY(c, i) >= stamp || idle[i])
@@ -328,7 +405,8 @@ inline idle_enter(c)
 #ifdef IDLE_IN_SECTION
     :: atomic { STORE(c, L_IDLE, 1) -> my_idle[c] = 1; can[c] = 0 }
 #else
-    :: readers[c] == 0 -> atomic { STORE(c, L_IDLE, 1) -> my_idle[c] = 1; can[c] = 0 }
+    :: readers[c] == 0 -> atomic { STORE(c, L_IDLE, 1) -> my_idle[c] = 1; can[c] = 0 };
+        WAKE_AT_HALT(c)
     :: else
 #endif
     fi
@@ -377,8 +455,9 @@ inline section(c, context)
  * How often each CPU retires and reuses its object (ROUNDS; with interrupts off: IRQS_OFF), looks
  * something up (SECTIONS), halts (IDLES), is at a safe point (CHECKS), begins a generation
  * without waiting for it (BEGINS), spins with interrupts off until CPU 0 has retired (SPINS),
- * waits halted for the flag (WAITS), sets it and wakes CPU 1 (WAKES); computes for ever in the
- * end (LAG); is interrupted by devices (IRQS), NMIs (NMIS) and events that nobody sees but that
+ * waits halted for the flag (WAITS), sets it and wakes CPU 1 (WAKES), halts until a generation has
+ * passed without interrupting anybody (GIVES); computes for ever in the end (LAG), or does nothing
+ * but polls (POLLS); is interrupted by devices (IRQS), NMIs (NMIS) and events that nobody sees but that
  * end the shadow of STI (SMIS). Decimal digits, CPU 0 last.
  */
 #define DOES(what, c) ((c) == 0 -> (what) % 10 : ((c) == 1 -> (what) / 10 % 10 : (what) / 100))
@@ -408,6 +487,9 @@ inline section(c, context)
 #endif
 #ifndef LAG
 #define LAG 0
+#endif
+#ifndef POLLS
+#define POLLS 0
 #endif
 #ifndef IRQS
 #define IRQS 0
@@ -484,7 +566,11 @@ inline halt(c)
 #define IRQ_LEAVES_HALT(c) LEAVE_HALT(c)
 #endif
 
+#ifdef GIVES
+#define OTHERS_LEFT (rounds + sections + checks + begins + spins + wakes + waits + gives)
+#else
 #define OTHERS_LEFT (rounds + sections + checks + begins + spins + wakes + waits)
+#endif
 
 proctype cpu(byte c) provided (!in_irq[c] && !in_nmi[c])
 {
@@ -493,6 +579,10 @@ proctype cpu(byte c) provided (!in_irq[c] && !in_nmi[c])
     byte rounds = DOES(ROUNDS, c), sections = DOES(SECTIONS, c), idles = DOES(IDLES, c);
     byte checks = DOES(CHECKS, c), begins = DOES(BEGINS, c), spins = DOES(SPINS, c);
     byte waits = DOES(WAITS, c), wakes = DOES(WAKES, c);
+#ifdef GIVES
+    byte gives = DOES(GIVES, c);
+#endif
+    LOOKER;
 
     do
     :: rounds > 0 -> rounds--; retire(c)
@@ -530,7 +620,29 @@ proctype cpu(byte c) provided (!in_irq[c] && !in_nmi[c])
 #endif
         od;
         masked[c] = 0
-    :: idles > 0 || (OTHERS_LEFT == 0 && !DOES(LAG, c)) ->
+#ifdef GIVES
+    :: gives > 0 -> gives--;                       /* tlb_gen_wait(), without its time-out */
+        take_stamp(c);
+        advance(c);
+        check(c);
+        masked[c] = 1;
+        atomic { DRAINED(c) -> waiting++ };
+        passed(c, stamp);
+        do
+        :: wi == N -> break
+        :: else ->
+            STORE(c, L_AWAITED, stamp);
+            idle_enter(c);
+            halt(c);
+            atomic { !halted[c] -> masked[c] = 1 };
+            idle_exit(c);
+            passed(c, stamp)
+        od;
+        STORE(c, L_AWAITED, 0);
+        atomic { DRAINED(c) -> waiting--; wi = 0; stamp = 0 };
+        masked[c] = 0
+#endif
+    :: idles > 0 || (OTHERS_LEFT == 0 && !DOES(LAG, c) && !DOES(POLLS, c)) ->
         atomic { idles = (idles > 0 -> idles - 1 : 0); masked[c] = 1 };
         idle_enter(c);                             /* cpu_idle_wait() */
         halt(c);
@@ -541,6 +653,10 @@ end_halted:
     :: OTHERS_LEFT + idles == 0 && DOES(LAG, c) ->
 end_computing:
         false
+    :: OTHERS_LEFT + idles == 0 && DOES(POLLS, c) ->
+end_polling:
+        BEHIND(c);
+        catch_up(c)
     od
 }
 
@@ -549,6 +665,7 @@ proctype irq(byte c) provided (!in_nmi[c])
 {
     byte t, i, stamp;
     bool m, kicked, first;
+    LOOKER;
     byte device = DOES(IRQS, c);
 
 end_irq:
@@ -607,6 +724,7 @@ proctype nmi(byte c)
 {
     byte t, n = DOES(NMIS, c);
     bool m, was_idle, could;
+    LOOKER;
 
 end_nmi:
     do

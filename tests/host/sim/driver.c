@@ -87,6 +87,7 @@ void driver_plan_for(struct driver_plan *p, uint64_t seed)
     memset(p, 0, sizeof(*p));
     p->machine.seed = seed;
     p->machine.cpus = cpus[rng_below(&r, ARRAY_SIZE(cpus))];
+    p->machine.turns = (seed * 0x9e3779b97f4a7c15ULL) >> 63;
     p->machine.nodes = 1 + (unsigned)rng_below(&r, 2);
     p->machine.ram = (12 + rng_below(&r, 3) * 6) * SZ_1M;
     p->machine.caching = rng_below(&r, 4) ? SIM_CACHE_WORST : SIM_CACHE_RANDOM;
@@ -129,11 +130,12 @@ void driver_plan_from(struct driver_plan *p, const uint8_t *data, size_t size)
 void driver_print_plan(const struct driver_plan *p)
 {
     fprintf(stderr,
-            "plan: MM_SEED=0x%lx design=%s mix=0x%x frames=%s cpus=%u ram=%luM numa=%u caching=%u "
+            "plan: MM_SEED=0x%lx design=%s mix=0x%x frames=%s cpus=%u turns=%u ram=%luM numa=%u "
+            "caching=%u "
             "range=%luM nodes=%u lazy=%lu pools=%s ops=%u "
             "slots=%u pages=%u bias=%u storm=%u nmis=%u inject=%u\n",
             (unsigned long)p->machine.seed, vmap_design_names[p->boot.design], p->boot.mix,
-            p->boot.frames_safe ? "safe" : "early", p->machine.cpus,
+            p->boot.frames_safe ? "safe" : "early", p->machine.cpus, p->machine.turns,
             (unsigned long)(p->machine.ram >> 20), p->machine.nodes, p->machine.caching,
             (unsigned long)(p->boot.range_size >> 20), p->boot.nodes,
             (unsigned long)p->boot.lazy_max, p->boot.no_pools ? "off" : "on", p->ops, p->slots,

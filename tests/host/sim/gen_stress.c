@@ -83,6 +83,10 @@ static void wait_passed(struct worker *w, uint64_t stamp)
         case 1:
             tlb_gen_kick(stamp, rng_below(&w->rng, 2));
             break;
+        case 2:
+            /* Mostly longer than a run takes: then a wake-up that is lost shows as a hang. */
+            tlb_gen_wait(stamp, rng_below(&w->rng, 4) ? 1000000000 : rng_below(&w->rng, 100));
+            break;
         default:
             tlb_gen_check();
         }
@@ -190,6 +194,37 @@ static void work(void *arg)
     wake_all();
 }
 
+/*
+ * Some CPUs halt until a generation has passed, the others never halt before those have come back:
+ * a wake-up that one of them owes is made up for by nothing else.
+ */
+static void wait_or_run(void *arg)
+{
+    struct worker *w = &workers[this_cpu_id()];
+    unsigned waits = *(const unsigned *)arg;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (waits >> this_cpu_id() & 1) {
+            uint64_t stamp = tlb_gen_stamp();
+
+            SIM_CHECK(tlb_gen_wait(stamp, UINT32_MAX), "woken too early");
+            SIM_CHECK(tlb_gen_passed(stamp), "not passed");
+        } else if (rng_below(&w->rng, 2)) {
+            look_up();
+        } else {
+            tlb_gen_check();
+        }
+    }
+    if (waits >> this_cpu_id() & 1) {
+        ATOMIC_SUB(awake, 1);
+        return;
+    }
+    while (READ_ONCE(awake)) {
+        tlb_gen_check();
+        cpu_relax();
+    }
+}
+
 /* Over a read section, too, where waiting for the generation would be for ever. */
 static void sync_in_handler(void)
 {
@@ -205,8 +240,8 @@ bool gen_stress_run(uint64_t seed)
 {
     unsigned cpus = 2 + (unsigned)(seed % (CPUS_MAX - 1));
 
-    sim_machine(
-        &(struct sim_options){.seed = seed, .ram = 16 * SZ_1M, .cpus = cpus, .hang_steps = 100000});
+    sim_machine(&(struct sim_options){
+        .seed = seed, .ram = 16 * SZ_1M, .cpus = cpus, .turns = true, .hang_steps = 100000});
     memset(workers, 0, sizeof(workers));
     for (unsigned cpu = 0; cpu < cpus; cpu++)
         rng_seed(&workers[cpu].rng, seed * CPUS_MAX + cpu);
@@ -216,4 +251,20 @@ bool gen_stress_run(uint64_t seed)
     if (seed % 8 == 0)
         sim_irq_storm(sync_in_handler, 50 + (uint32_t)(seed % 256));
     return sim_do(prepare, &cpus) && sim_run(cpus, work, NULL);
+}
+
+bool gen_wait_run(uint64_t seed)
+{
+    unsigned cpus = 2 + (unsigned)(seed % (CPUS_MAX - 1));
+    unsigned waits = 1 + (unsigned)(seed / CPUS_MAX % ((1u << cpus) - 2)); /* not all of them */
+
+    sim_machine(&(struct sim_options){
+        .seed = seed, .ram = 16 * SZ_1M, .cpus = cpus, .turns = true, .hang_steps = 20000});
+    memset(workers, 0, sizeof(workers));
+    for (unsigned cpu = 0; cpu < cpus; cpu++)
+        rng_seed(&workers[cpu].rng, seed * CPUS_MAX + cpu);
+    awake = (uint32_t)__builtin_popcount(waits);
+    if (seed % 4 == 0)
+        sim_nmi_storm(look_up, 10 + (uint32_t)(seed % 64));
+    return sim_run(cpus, wait_or_run, &waits);
 }

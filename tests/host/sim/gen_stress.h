@@ -9,5 +9,7 @@
 
 /* One schedule on a fresh machine without mm/. False: a rule was broken. */
 bool gen_stress_run(uint64_t seed);
+/* The same of tlb_gen_wait() among CPUs that do not halt. */
+bool gen_wait_run(uint64_t seed);
 
 #endif

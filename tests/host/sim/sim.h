@@ -70,6 +70,7 @@ struct sim_options {
     bool frames_safe; /* the rule SIM_FRAME is in force */
     enum sim_caching caching;
     enum sim_mutation mutation;
+    bool turns;          /* smp_cpus_take_turns() */
     uint64_t step_ns;    /* simulated time per turn, default 1 us */
     uint64_t hang_steps; /* pauses without anything else until SIM_HANG; 0 = default */
 };

@@ -271,6 +271,11 @@ void smp_wake(unsigned cpu)
     sim_kick(cpu, SIM_PENDING_WAKE);
 }
 
+bool smp_cpus_take_turns(void)
+{
+    return sim_opt.turns;
+}
+
 void smp_wait_flag(const uint32_t *flag)
 {
     unsigned long flags = irq_save();

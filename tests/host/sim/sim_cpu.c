@@ -28,6 +28,7 @@
 #endif
 
 #include "tests/host/sim/internal.h"
+#include <arch/clock.h>
 #include <arch/cpu.h>
 #include <arch/smp.h>
 #include <arch/tlb_gen.h>
@@ -54,6 +55,7 @@ struct fiber {
     uint32_t priority;
     int64_t turn;    /* budget at the turn's start */
     uint64_t points; /* passed since its last pause */
+    uint64_t timer;  /* in steps, when an interrupt comes; 0: none */
 };
 static struct fiber fibers[SIM_MAX_CPUS];
 static void *main_sp;
@@ -140,6 +142,26 @@ static void watch_progress(struct sim_cpu *c, bool relaxed)
         sim_fail(SIM_HANG, "no CPU got anywhere in %lu pauses", (unsigned long)limit);
 }
 
+/* No rescue from a wake-up that was lost: when all are halted no time passes. */
+void timer_ensure(uint64_t us)
+{
+    uint64_t due = steps + 1 + us * 1000 / (sim_opt.step_ns ? sim_opt.step_ns : 1000);
+    struct fiber *f = &fibers[sim_this->id];
+
+    if (!sim_opt.free_running && (!f->timer || f->timer > due))
+        f->timer = due;
+}
+
+static void fire_timers(void)
+{
+    for (unsigned i = 0; i < running; i++) {
+        if (!fibers[i].timer || fibers[i].timer > steps)
+            continue;
+        fibers[i].timer = 0;
+        sim_kick(i, SIM_PENDING_WAKE);
+    }
+}
+
 static bool runnable(unsigned cpu)
 {
     return !fibers[cpu].halted || sim_cpus[cpu].pending;
@@ -188,6 +210,7 @@ static void reschedule(struct sim_cpu *c, bool relaxed)
     unsigned to;
 
     steps++;
+    fire_timers();
     watch_progress(c, relaxed);
     if (!by_priority) {
         to = pick_even();
@@ -254,22 +277,22 @@ static void run_nmi(struct sim_cpu *c)
     bool off = c->irq_off, idle, away;
 
     c->nmi_masked = c->irq_off = true;
+    c->irq_depth++;
+    c->nmi_depth++;
     idle = tlb_gen_nmi_enter();
     away = oracle_idle_end(c->id);
-    c->irq_depth++;
     tlb_gen_irq_enter();
-    c->nmi_depth++;
     c->locks_held = c->hook_depth = c->call_depth = 0;
     c->interrupts++;
     nmi_fn();
     c->locks_held = held;
     c->hook_depth = hooks;
     c->call_depth = calls;
-    c->nmi_depth--;
-    leave_interrupt(c);
     if (away)
         oracle_idle_begin(c->id);
     tlb_gen_nmi_exit(idle);
+    c->nmi_depth--;
+    leave_interrupt(c);
     c->irq_off = off;
     c->nmi_masked = false;
 }
@@ -589,6 +612,7 @@ void sim_cpu_reset(void)
 
         sim_cpus[i] = (struct sim_cpu){.id = i, .percpu_offset = offset};
         fibers[i].idle = 1;
+        fibers[i].timer = 0;
         if (i < sim_opt.cpus)
             per_cpu_ptr(&tlb_gen_cpu, i)->idle = 1;
     }

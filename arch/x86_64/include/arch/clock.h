@@ -73,7 +73,8 @@ bool timer_start(unsigned hz, void (*fn)(void));
 /* One interrupt in `us` microseconds; replaces what was running. */
 bool timer_once(uint64_t us, void (*fn)(void));
 void timer_stop(void);
-/* Makes sure that a timer interrupt comes within `us`, or before: for who is about to halt. */
+/* Makes sure that a timer interrupt comes within `us`, or when a running timer is due that calls
+ * something: for who is about to halt. */
 void timer_ensure(uint64_t us);
 
 #endif

@@ -19,6 +19,9 @@ unsigned smp_cpus_possible(void);
  * over per-CPU data that a starting CPU may take part in. */
 unsigned smp_cpu_slots(void);
 
+/* Under a hypervisor: one that does not get on may not be running because this one is. */
+bool smp_cpus_take_turns(void);
+
 #define for_each_cpu(cpu) for (cpu = 0; cpu < smp_cpus(); cpu++)
 
 /*

@@ -110,6 +110,13 @@ unsigned tlb_gen_kick(uint64_t stamp, bool halted);
  * Not in NMI, no lock held. */
 void tlb_gen_sync(uint64_t stamp);
 
+/* The same without interrupting anybody: halts until `stamp` has passed, at most `us` microseconds,
+ * and is woken by whoever flushes or halts last. For who is ahead of the others where CPUs take
+ * turns (smp_cpus_take_turns()): they get on meanwhile. Elsewhere, in a handler, with interrupts
+ * off or in a read section it does not wait. Returns whether the stamp has passed. Not in NMI, no
+ * lock held. */
+bool tlb_gen_wait(uint64_t stamp, uint64_t us);
+
 /* For cpu_idle_wait() and the entry of interrupts: tlb.h's idle hooks call them. Interrupts off. */
 void tlb_gen_idle_enter(void);
 void tlb_gen_idle_exit(void);
