@@ -16,6 +16,8 @@
 
 #include <arch/cpu.h>
 #include <arch/smp.h>
+#include <arch/tlb.h>
+#include <arch/tlb_gen.h>
 
 #define COUNT 60 /* pages of a mapping, so that eight of them fill most of a block */
 #define MAPS  (8 * 100)
@@ -131,10 +133,65 @@ static void laggard(void *arg)
 static void test_laggard(void **state)
 {
     (void)state;
-    start(2);
+    for (unsigned turns = 0; turns < 2; turns++) {
+        test_seconds++;
+        sim_machine(&(struct sim_options){
+            .seed = 1, .ram = 64 * SZ_1M, .cpus = 2, .turns = turns, .hang_steps = 4000000});
+        sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP});
+        stop = 0;
+        if (!sim_run(2, laggard, NULL) || !sim_shutdown())
+            fail_msg("turns=%u: %s", turns, sim_failure_text());
+    }
+}
+
+#define LATE_PAUSES 60000 /* between two calls of a CPU that is late */
+#define LATE_MAX    128   /* blocks */
+
+/* CPU 1 calls now and then, but never halts. */
+static void late(void *arg)
+{
+    uint64_t *most = arg, kicks = tlb_gen_kicks();
+
+    if (this_cpu_id() == 1) {
+        while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+            for (unsigned i = 0; i < LATE_PAUSES && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE); i++)
+                cpu_relax();
+            tlb_poll();
+        }
+        return;
+    }
+    take_pages();
+    for (unsigned i = 0; i < 4 * WAITING_MAX; i++) {
+        vm_unmap_ram(map_some(), COUNT);
+        *most = MAX(*most, pblock_count());
+    }
+    SIM_CHECK(tlb_gen_kicks() == kicks, "%lu interrupts", (unsigned long)(tlb_gen_kicks() - kicks));
+    give_pages();
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+}
+
+static uint64_t most_blocks(bool turns, void (*fn)(void *))
+{
+    uint64_t most = 0;
+
+    test_seconds++;
+    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M, .cpus = 2, .turns = turns});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP});
     stop = 0;
-    if (!sim_run(2, laggard, NULL) || !sim_shutdown())
+    if (!sim_run(2, fn, &most) || !sim_shutdown())
         fail_msg("%s", sim_failure_text());
+    return most;
+}
+
+/* Where CPUs take turns, who is ahead halts meanwhile, and makes no more blocks. */
+static void test_gives_way(void **state)
+{
+    uint64_t gives = most_blocks(true, late), goes_on = most_blocks(false, late);
+
+    (void)state;
+    if (gives > LATE_MAX || goes_on <= LATE_MAX)
+        fail_msg("%lu blocks where it gives way, %lu where it goes on, limit %u",
+                 (unsigned long)gives, (unsigned long)goes_on, LATE_MAX);
 }
 
 static void start_safe(unsigned cpus, size_t ram)
@@ -422,7 +479,7 @@ int main(void)
         cmocka_unit_test(test_hoard),        cmocka_unit_test(test_collect),
         cmocka_unit_test(test_protection),   cmocka_unit_test(test_untaken),
         cmocka_unit_test(test_full_blocks),  cmocka_unit_test(test_kept_in_parts),
-        cmocka_unit_test(test_safe_laggard),
+        cmocka_unit_test(test_safe_laggard), cmocka_unit_test(test_gives_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
