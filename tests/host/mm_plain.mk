@@ -1,7 +1,7 @@
 # mm_plain.mk: tests of vmalloc on the simulated machine as the kernel is built, without CONFIG_DEBUG: only there has the
 # default design its short paths (mm/vmap.c). Included by host.mk after mm_alloc.mk, whose archives it uses.
 
-PLAIN_TESTS := mm_seeds_test mm_free_test mm_pblock_test
+PLAIN_TESTS := mm_seeds_test mm_free_test mm_pblock_test mm_bounds_test
 
 define plain_test
 HOST_TESTS += $(1)_plain
