@@ -43,7 +43,7 @@ static bool run(uint64_t seed)
     struct driver_plan p;
 
     if (in_file("tlb_gen.c"))
-        return seed % 2 ? gen_stress_run(seed) : gen_wait_run(seed);
+        return seed % 7 ? gen_stress_run(seed) : gen_wait_run(seed);
     if (str_in_list(mutant_rules, "crash"))
         return remote_stress_run(seed);
     driver_plan_for(&p, seed);
