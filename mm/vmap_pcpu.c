@@ -743,7 +743,7 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
 {
     struct pblock *b = pick_empty(q);
 
-    if (!b && q->waiting_blocks >= keep.late && smp_cpus_take_turns() && give_way(q))
+    if (!b && q->waiting_blocks >= keep.late && tlb_gen_may_wait() && give_way(q))
         b = pick_empty(q);
     if (!b &&
         (uint64_t)q->blocks * BLOCK_PAGES > PBLOCK_SPARSE * q->used_pages + PBLOCK_SLACK_PAGES) {

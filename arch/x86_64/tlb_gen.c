@@ -233,6 +233,11 @@ void tlb_gen_sync(uint64_t stamp)
     }
 }
 
+bool tlb_gen_may_wait(void)
+{
+    return smp_cpus_take_turns() && !in_irq() && irqs_enabled() && !PERCPU_READ_(tlb_gen_readers);
+}
+
 bool tlb_gen_wait(uint64_t stamp, uint64_t us)
 {
     uint64_t *mine = this_cpu_ptr(&awaited);
@@ -241,15 +246,15 @@ bool tlb_gen_wait(uint64_t stamp, uint64_t us)
 
     tlb_gen_advance(stamp);
     tlb_gen_check();
-    if (!smp_cpus_take_turns() || in_irq() || !irqs_enabled() || PERCPU_READ_(tlb_gen_readers))
+    if (!tlb_gen_may_wait())
         return tlb_gen_passed(stamp);
     clock_limit_start(&limit, us);
     irq_disable();
     ATOMIC_ADD(waiting.count, 1);
-    timer_ensure(us);
     while (!(passed = tlb_gen_passed(stamp)) && !clock_limit_over(&limit)) {
         WRITE_ONCE(*mine, stamp);
-        cpu_idle_wait(); /* where it looks again, see wake_waiters() */
+        timer_ensure(us); /* each time: one that was set before may have ended the last halt */
+        cpu_idle_wait();  /* where it looks again, see wake_waiters() */
     }
     WRITE_ONCE(*mine, 0);
     ATOMIC_SUB(waiting.count, 1);

@@ -8,6 +8,11 @@
 #include "tests/host/sim/gen_stress.h"
 #include "tests/host/testlib.h"
 
+#include <arch/clock.h>
+#include <arch/cpu.h>
+#include <arch/smp.h>
+#include <arch/tlb_gen.h>
+
 static void test_generations(void **state)
 {
     const char *replay = getenv("MM_SEED"), *n = getenv("MM_SCHEDULES");
@@ -23,10 +28,40 @@ static void test_generations(void **state)
             (unsigned long)sim_stats.flushes);
 }
 
+static uint32_t runs, ended;
+
+/* CPU 1 never calls. A timer that is due before the time-out does not take its place. */
+static void wait_in_vain(void *arg)
+{
+    (void)arg;
+    if (this_cpu_id() == 1) {
+        STORE_RELEASE(runs, 1);
+        while (!LOAD_ACQUIRE(ended))
+            cpu_relax();
+        return;
+    }
+    while (!LOAD_ACQUIRE(runs))
+        cpu_relax();
+    timer_ensure(10);
+    SIM_CHECK(!tlb_gen_wait(tlb_gen_stamp(), 1000), "CPU 1 has flushed");
+    STORE_RELEASE(ended, 1);
+}
+
+static void test_wait_in_vain(void **state)
+{
+    (void)state;
+    runs = ended = 0;
+    sim_machine(&(struct sim_options){
+        .seed = 1, .ram = 16 * SZ_1M, .cpus = 2, .turns = true, .hang_steps = 20000});
+    if (!sim_run(2, wait_in_vain, NULL))
+        fail_msg("%s: %s", sim_rule_names[sim_failure()], sim_failure_text());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_wait_in_vain),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,10 +112,11 @@ void tlb_gen_sync(uint64_t stamp);
 
 /* The same without interrupting anybody: halts until `stamp` has passed, at most `us` microseconds,
  * and is woken by whoever flushes or halts last. For who is ahead of the others where CPUs take
- * turns (smp_cpus_take_turns()): they get on meanwhile. Elsewhere, in a handler, with interrupts
- * off or in a read section it does not wait. Returns whether the stamp has passed. Not in NMI, no
- * lock held. */
+ * turns (smp_cpus_take_turns()): they get on meanwhile. Does not wait where it may not. Returns
+ * whether the stamp has passed. Not in NMI, no lock held. */
 bool tlb_gen_wait(uint64_t stamp, uint64_t us);
+/* CPUs take turns, and this is no handler, interrupts are on, and it is in no read section. */
+bool tlb_gen_may_wait(void);
 
 /* For cpu_idle_wait() and the entry of interrupts: tlb.h's idle hooks call them. Interrupts off. */
 void tlb_gen_idle_enter(void);
