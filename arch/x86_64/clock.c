@@ -288,20 +288,12 @@ void timer_stop(void)
 void timer_ensure(uint64_t us)
 {
     unsigned long flags = irq_save();
+    enum timer_state state = *this_cpu_ptr(&timer_state);
 
-    switch (*this_cpu_ptr(&timer_state)) {
-    case TIMER_ONCE:
-        /* One that somebody waits for comes when it is due. */
-        if (*this_cpu_ptr(&timer_fn) ||
-            *this_cpu_ptr(&timer_due) <= rdtsc() + clock_us_to_cycles(us))
-            break;
-        __attribute__((fallthrough));
-    case TIMER_OFF:
+    /* One that somebody waits for comes when it is due. */
+    if (state == TIMER_OFF || (state == TIMER_ONCE && !*this_cpu_ptr(&timer_fn) &&
+                               *this_cpu_ptr(&timer_due) > rdtsc() + clock_us_to_cycles(us)))
         timer_once(us, NULL);
-        break;
-    case TIMER_PERIODIC:
-        break;
-    }
     irq_restore(flags);
 }
 

@@ -22,14 +22,6 @@
 static uint32_t step;
 static void *areas[512];
 
-static struct vmap_counters counters(void)
-{
-    struct vmap_counters c;
-
-    vmap_read_counters(&c);
-    return c;
-}
-
 static void start(uint64_t seed, unsigned cpus, size_t ram, struct sim_boot boot)
 {
     test_seconds++;
@@ -50,6 +42,7 @@ static void reach(uint32_t n)
     STORE_RELEASE(step, n);
     cpu_relax();
 }
+
 static void wait_for(uint32_t n)
 {
     while (LOAD_ACQUIRE(step) < n) {
@@ -115,8 +108,8 @@ static void same_units(void *arg)
                         : vmalloc(UNITS_PAGES * PAGE_SIZE);
         SIM_CHECK(areas[i], "no memory");
         if (i == 0)
-            used = counters().va_used;
-        SIM_CHECK(counters().va_used == used, "area %u takes more addresses", i);
+            used = sim_counters().va_used;
+        SIM_CHECK(sim_counters().va_used == used, "area %u takes more addresses", i);
     }
     for (unsigned i = 0; i < 4; i++)
         vfree(areas[i]);
@@ -203,7 +196,7 @@ static void sparse(void *arg)
             areas[i] = __vmalloc(PAGE_SIZE, PMD_SIZE, 0, VM_ANY_NODE);
             SIM_CHECK(areas[i], "no memory");
         }
-        most = MAX(most, counters().pt_pages);
+        most = MAX(most, sim_counters().pt_pages);
         for (unsigned i = 0; i < ARRAY_SIZE(areas); i++)
             vfree(areas[i]);
         /* What waits now is less than a limit's worth. */
@@ -211,8 +204,8 @@ static void sparse(void *arg)
             vfree(vmalloc(PAGE_SIZE));
     }
     SIM_CHECK(most > ARRAY_SIZE(areas), "areas share page tables");
-    SIM_CHECK(counters().pt_pages <= 300, "%lu pages of tables, and next to nothing is mapped",
-              (unsigned long)counters().pt_pages);
+    SIM_CHECK(sim_counters().pt_pages <= 300, "%lu pages of tables, and next to nothing is mapped",
+              (unsigned long)sim_counters().pt_pages);
 }
 
 static void test_sparse(void **state)
@@ -230,7 +223,7 @@ static unsigned twice_pages;
 /* CPU 0 allocates, 1 and 2 free the same area at once. */
 static void twice(void *arg)
 {
-    uint64_t bad = counters().bad_free;
+    uint64_t bad = sim_counters().bad_free;
 
     (void)arg;
     if (this_cpu_id() != 0) {
@@ -243,8 +236,8 @@ static void twice(void *arg)
     SIM_CHECK(areas[0], "no memory");
     reach(1);
     wait_for(3);
-    SIM_CHECK(counters().bad_free == bad + 1, "of two frees %lu were refused",
-              (unsigned long)(counters().bad_free - bad));
+    SIM_CHECK(sim_counters().bad_free == bad + 1, "of two frees %lu were refused",
+              (unsigned long)(sim_counters().bad_free - bad));
 }
 
 static void test_twice(void **state)
@@ -267,7 +260,7 @@ static void test_twice(void **state)
 static void other_count(void *arg)
 {
     struct page *pages[4];
-    uint64_t bad = counters().bad_free;
+    uint64_t bad = sim_counters().bad_free;
     void *p;
 
     (void)arg;
@@ -279,8 +272,8 @@ static void other_count(void *arg)
     vm_unmap_ram(p, 5);
     vm_unmap_ram((char *)p + PAGE_SIZE, 3);
     capture_text();
-    SIM_CHECK(counters().bad_free == bad + 3, "%lu of 3 were refused",
-              (unsigned long)(counters().bad_free - bad));
+    SIM_CHECK(sim_counters().bad_free == bad + 3, "%lu of 3 were refused",
+              (unsigned long)(sim_counters().bad_free - bad));
     SIM_CHECK(vmalloc_to_page(p) == pages[0], "it is unmapped");
     vm_unmap_ram(p, 4);
     vm_unmap_aliases();

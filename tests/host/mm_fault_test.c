@@ -330,10 +330,7 @@ static void inject(enum kind kind, uint64_t nth, uint64_t count)
 
 static uint64_t counter_alloc_fail(void)
 {
-    struct vmap_counters c;
-
-    vmap_read_counters(&c);
-    return c.alloc_fail;
+    return sim_counters().alloc_fail;
 }
 
 static void call_once(const struct scenario *s)

@@ -29,14 +29,6 @@ static struct page *pages[COUNT];
 static void *maps[MAPS];
 static uint32_t stop;
 
-static struct vmap_counters counters(void)
-{
-    struct vmap_counters c;
-
-    vmap_read_counters(&c);
-    return c;
-}
-
 static void start_turns(unsigned cpus, bool turns)
 {
     test_seconds++;
@@ -88,12 +80,12 @@ static void holes(void *arg)
             vm_unmap_ram(maps[i], COUNT);
     for (unsigned i = 0; i < CHURN; i++) /* what was freed comes back bit by bit */
         vm_unmap_ram(map_some(), COUNT);
-    blocks = counters().vmap_blocks;
+    blocks = sim_counters().vmap_blocks;
     for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
         more[i] = map_some();
-    SIM_CHECK(counters().vmap_blocks <= blocks + 4, /* of 19: a look is at four blocks */
+    SIM_CHECK(sim_counters().vmap_blocks <= blocks + 4, /* of 19: a look is at four blocks */
               "%lu blocks, and %lu after mappings for which there was room", (unsigned long)blocks,
-              (unsigned long)counters().vmap_blocks);
+              (unsigned long)sim_counters().vmap_blocks);
     SIM_CHECK(vmap_selfcheck(), "not sound");
     for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
         vm_unmap_ram(more[i], COUNT);
@@ -112,7 +104,7 @@ static void test_holes(void **state)
 
 static void laggard(void *arg)
 {
-    struct vmap_counters before = counters(), now;
+    struct vmap_counters before = sim_counters(), now;
     uint64_t most = 0;
 
     (void)arg;
@@ -125,9 +117,9 @@ static void laggard(void *arg)
     for (unsigned i = 0; i < 12 * WAITING_MAX; i++) {
         vm_unmap_ram(map_some(), COUNT);
         if (i % 256 == 0)
-            most = MAX(most, counters().vmap_blocks);
+            most = MAX(most, sim_counters().vmap_blocks);
     }
-    now = counters();
+    now = sim_counters();
     SIM_CHECK(most <= WAITING_MAX + 80, "%lu blocks wait for a CPU that does not call",
               (unsigned long)most);
     SIM_CHECK(now.tlb_ipis > before.tlb_ipis, "nobody told the CPU that does not call");
@@ -466,8 +458,8 @@ static void untaken(void *arg)
     (void)arg;
     SIM_CHECK(pblock_refill(2), "no block");
     vmap_quiesce();
-    SIM_CHECK(counters().vmap_blocks == 0, "%lu blocks stay",
-              (unsigned long)counters().vmap_blocks);
+    SIM_CHECK(sim_counters().vmap_blocks == 0, "%lu blocks stay",
+              (unsigned long)sim_counters().vmap_blocks);
 }
 
 static void test_untaken(void **state)

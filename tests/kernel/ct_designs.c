@@ -9,7 +9,6 @@
 #include "mm/vmap.h"
 #include "tests/kernel/helpers.h"
 #include <arch/clock.h>
-#include <arch/cpu.h>
 
 #define AREAS  256
 #define PAIRS  64
@@ -364,12 +363,9 @@ static uint64_t ipis_of_purge(void)
 static uint64_t ipis_of_halted(void)
 {
     uint64_t fewest = UINT64_MAX;
-    struct clock_limit limit;
 
     for (unsigned i = 0; i < FLUSH_TRIES && fewest >= kt_cpus() - 1; i++) {
-        clock_limit_start(&limit, i * FLUSH_PAUSE_US);
-        while (!clock_limit_over(&limit))
-            cpu_relax();
+        clock_delay_us(i * FLUSH_PAUSE_US);
         fewest = MIN(fewest, ipis_of_purge());
     }
     return fewest;

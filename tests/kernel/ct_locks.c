@@ -302,9 +302,7 @@ static void hold_until_reported(unsigned waiters, uint64_t before)
     clock_limit_start(&limit, 10 * 1000000);
     while (spin_reports() == before && !clock_limit_over(&limit))
         cpu_relax();
-    clock_limit_start(&limit, waiters * HOLD_US * 4);
-    while (!clock_limit_over(&limit))
-        cpu_relax();
+    clock_delay_us(waiters * HOLD_US * 4);
     spin_unlock_irqrestore(&shared.lock, flags);
     for (unsigned cpu = 1; cpu <= waiters; cpu++)
         kt_join(cpu);

@@ -104,6 +104,14 @@ void sim_boot(const struct sim_boot *b)
 }
 
 /* On every CPU at once: what is deferred and cached there goes back. */
+struct vmap_counters sim_counters(void)
+{
+    struct vmap_counters c;
+
+    vmap_read_counters(&c);
+    return c;
+}
+
 static void quiesce(void *arg)
 {
     vmap_quiesce();

@@ -31,6 +31,7 @@ struct sim_baseline {
 
 /* After sim_machine(), outside sim_run() or on CPU 0 inside. It must succeed. */
 void sim_boot(const struct sim_boot *b);
+struct vmap_counters sim_counters(void);
 /* Empties every CPU's caches (each in its own context), and checks all structures. Needs all areas
  * freed; NULL base: some are live, so only the structures are checked. Outside sim_run(). True if
  * sound; else the failure is SIM_TEST. */
