@@ -99,12 +99,17 @@ static void magazine_free(struct cache *c, struct magazine *m)
 
 static struct magazine *depot_take(struct cache *c, bool full)
 {
-    unsigned long flags = spin_lock_irqsave(&c->depot_lock);
     struct magazine **list = full ? &c->depot_full : &c->depot_empty;
-    struct magazine *m = *list;
+    struct magazine *m;
+    unsigned long flags;
 
+    /* A hint without the lock: while caches grow nobody has brought anything. */
+    if (READ_ONCE(*list) == NULL)
+        return NULL;
+    flags = spin_lock_irqsave(&c->depot_lock);
+    m = *list;
     if (m != NULL) {
-        *list = m->next;
+        WRITE_ONCE(*list, m->next);
         if (full)
             WRITE_ONCE(c->depot_fulls, c->depot_fulls - 1);
     }
@@ -123,7 +128,7 @@ static bool depot_put(struct cache *c, struct magazine *m)
         struct magazine **list = full ? &c->depot_full : &c->depot_empty;
 
         m->next = *list;
-        *list = m;
+        WRITE_ONCE(*list, m);
         if (full)
             WRITE_ONCE(c->depot_fulls, c->depot_fulls + 1);
     }

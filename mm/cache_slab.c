@@ -151,14 +151,6 @@ static void slab_discard_list(struct list_head *slabs)
     }
 }
 
-static void slab_add_locked(struct cache *c, struct page *slab)
-{
-    list_add(&slab->list, &c->empty);
-    c->empties++;
-    c->slabs++;
-    WRITE_ONCE(c->pages, c->pages + (1u << slab->order));
-}
-
 /* Empty slabs beyond `keep` go to `to`. */
 static void slab_detach_empties_locked(struct cache *c, unsigned keep, struct list_head *to)
 {
@@ -190,22 +182,35 @@ static struct page *slab_with_free_locked(struct cache *c)
     return slab;
 }
 
+/* Takes up to n objects from a slab that the caller has the lock for, or that nobody else knows. */
+static unsigned slab_cut(struct cache *c, struct page *slab, void **out, unsigned n)
+{
+    union slab_state s = {.word = slab->private};
+    unsigned got = 0;
+
+    for (; got < n && s.free != SLAB_END; s.out++) {
+        void *obj = object_at(slab, s.free);
+
+        s.free = *object_link(c, obj);
+        out[got++] = obj;
+    }
+    WRITE_ONCE(slab->private, s.word);
+    return got;
+}
+
+static bool slab_is_full(const struct page *slab)
+{
+    return (union slab_state){.word = slab->private}.free == SLAB_END;
+}
+
 static unsigned slab_take_locked(struct cache *c, void **out, unsigned n)
 {
     unsigned got = 0;
     struct page *slab;
 
     while (got < n && (slab = slab_with_free_locked(c)) != NULL) {
-        union slab_state s = {.word = slab->private};
-
-        for (; got < n && s.free != SLAB_END; s.out++) {
-            void *obj = object_at(slab, s.free);
-
-            s.free = *object_link(c, obj);
-            out[got++] = obj;
-        }
-        WRITE_ONCE(slab->private, s.word);
-        if (s.free == SLAB_END) {
+        got += slab_cut(c, slab, out + got, n - got);
+        if (slab_is_full(slab)) {
             list_del(&slab->list);
             list_add(&slab->list, &c->full);
         }
@@ -214,20 +219,41 @@ static unsigned slab_take_locked(struct cache *c, void **out, unsigned n)
     return got;
 }
 
+/* A new slab, of which `out` objects are taken. */
+static void slab_add_locked(struct cache *c, struct page *slab, unsigned out)
+{
+    list_add(&slab->list, slab_is_full(slab) ? &c->full : &c->partial);
+    c->slabs++;
+    WRITE_ONCE(c->pages, c->pages + (1u << slab->order));
+    WRITE_ONCE(c->out, c->out + out);
+}
+
+/* A hint without the lock, so that who must make a slab anyway takes it once. */
+static bool slab_has_free(const struct cache *c)
+{
+    return READ_ONCE(c->partial.next) != &c->partial || READ_ONCE(c->empty.next) != &c->empty;
+}
+
 unsigned slab_alloc(struct cache *c, void **out, unsigned n)
 {
-    unsigned long flags = spin_lock_irqsave(&c->lock);
-    unsigned got = slab_take_locked(c, out, n);
     struct page *slab;
+    unsigned long flags;
+    unsigned got;
 
-    spin_unlock_irqrestore(&c->lock, flags);
-    if (got != 0)
-        return got;
+    if (slab_has_free(c)) {
+        flags = spin_lock_irqsave(&c->lock);
+        got = slab_take_locked(c, out, n);
+        spin_unlock_irqrestore(&c->lock, flags);
+        if (got != 0)
+            return got;
+    }
     slab = slab_create(c);
+    got = slab != NULL ? slab_cut(c, slab, out, n) : 0;
     flags = spin_lock_irqsave(&c->lock);
     if (slab != NULL)
-        slab_add_locked(c, slab);
-    got = slab_take_locked(c, out, n); /* without a new slab too: others may have freed */
+        slab_add_locked(c, slab, got);
+    else
+        got = slab_take_locked(c, out, n); /* others may have freed meanwhile */
     spin_unlock_irqrestore(&c->lock, flags);
     return got;
 }

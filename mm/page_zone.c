@@ -84,7 +84,10 @@ static struct page *zone_take_block_locked(struct zone *z, unsigned order)
     return p;
 }
 
-/* Smallest blocks first, so that large ones last. */
+/*
+ * Smallest blocks first, so that large ones last. A block's head comes out in state 0, and NULL for
+ * each page after it: zone_split_singles() does the rest without the lock.
+ */
 static unsigned zone_take_singles_locked(struct zone *z, struct page **out, unsigned n)
 {
     unsigned got = 0;
@@ -96,14 +99,31 @@ static unsigned zone_take_singles_locked(struct zone *z, struct page **out, unsi
 
         zone_unlink_locked(z, p, found);
         zone_cut_locked(z, p, found, order);
-        for (unsigned i = 0; i < 1u << order; i++) {
-            page_inherit(p + i, p);
-            page_set_state(p + i, STATE(PG_LISTED, 0) | page_poison_bit(p + i));
-            out[got++] = p + i;
-        }
+        out[got] = p;
+        for (unsigned i = 1; i < 1u << order; i++)
+            out[got + i] = NULL;
+        got += 1u << order;
     }
     WRITE_ONCE(z->free, z->free - got);
     return got;
+}
+
+/* Nobody else looks at these pages: who frees a neighbour looks at heads of blocks, for BUDDY. */
+static void zone_split_singles(struct page **out, unsigned n)
+{
+    struct page *head = NULL;
+    unsigned at = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (out[i] != NULL) {
+            head = out[i];
+            at = i;
+        } else {
+            out[i] = head + (i - at);
+            page_inherit(out[i], head);
+        }
+        page_set_state(out[i], STATE(PG_LISTED, 0) | page_poison_bit(out[i]));
+    }
 }
 
 /* The zone that comes after `node` in the order of fallback. */
@@ -145,12 +165,15 @@ unsigned zone_take_singles(struct page **out, unsigned n, unsigned node)
     for (unsigned i = 0; i < page_config.nodes && got < n; i++, node = zone_next(node)) {
         struct zone *z = &page_zones[node];
         unsigned long flags;
+        unsigned more;
 
         if (READ_ONCE(z->free) == 0)
             continue;
         flags = spin_lock_irqsave(&z->lock);
-        got += zone_take_singles_locked(z, out + got, n - got);
+        more = zone_take_singles_locked(z, out + got, n - got);
         spin_unlock_irqrestore(&z->lock, flags);
+        zone_split_singles(out + got, more);
+        got += more;
     }
     return got;
 }
