@@ -161,6 +161,7 @@ static void pcp_fill(struct pcp *pcp)
     struct page *batch[PCP_BATCH];
     unsigned n = zone_take_singles(batch, page_config.batch, pcp->home);
 
+    ASSERT_DBG(pcp->count == 0);
     while (n > 0)
         pcp_push(pcp, batch[--n]);
 }
@@ -353,16 +354,12 @@ struct page *alloc_page_zeroed(void)
 
 /* Many single pages */
 
-/* What the CPU's own list has, newest first. */
-static unsigned bulk_from_pcp(struct page **out, unsigned n)
+/* What the list has, newest first. */
+static unsigned pcp_pop_bulk(struct pcp *pcp, struct page **out, unsigned n)
 {
-    struct pcp *pcp = this_cpu_ptr(&page_pcp);
-    struct page **end;
+    struct page **end = &pcp->stack[pcp->count];
 
-    if (unlikely(!pcp_enter(pcp)))
-        return 0;
     n = MIN(n, pcp->count);
-    end = &pcp->stack[pcp->count];
     for (unsigned i = 0; i < n; i++) {
         struct page *page = *--end;
 
@@ -370,8 +367,25 @@ static unsigned bulk_from_pcp(struct page **out, unsigned n)
         out[i] = page;
     }
     WRITE_ONCE(pcp->count, pcp->count - n);
-    pcp_leave(pcp);
     return n;
+}
+
+/* From the CPU's own list, which is filled first for a rest of less than a batch: whole batches are
+ * what a zone gives fastest. */
+static unsigned bulk_from_pcp(struct page **out, unsigned n)
+{
+    struct pcp *pcp = this_cpu_ptr(&page_pcp);
+    unsigned got;
+
+    if (unlikely(!pcp_enter(pcp)))
+        return 0;
+    got = pcp_pop_bulk(pcp, out, n);
+    if (unlikely(got < n && n - got < PCP_BATCH)) {
+        pcp_fill(pcp);
+        got += pcp_pop_bulk(pcp, out + got, n - got);
+    }
+    pcp_leave(pcp);
+    return got;
 }
 
 /* Into the CPU's own list, up to one that does not fit or must be refused. Returns how many. */

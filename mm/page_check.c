@@ -61,6 +61,59 @@ static void check_block(struct check *c, const struct page *p, unsigned order, u
     check_enclosing(c, p, order);
 }
 
+/* Free pages outside of the buddy lists are marked as HEAD when they are seen, so that a page that
+ * is there twice shows. */
+typedef void visit_t(struct check *c, struct page *p);
+
+static void check_listed(struct check *c, struct page *p)
+{
+    if (state_of(p) != STATE(PG_LISTED, 0)) {
+        complain(c, p, "is in a CPU's list or a batch twice, or with a wrong state");
+        return;
+    }
+    if (p->node >= page_config.nodes)
+        complain(c, p, "has no node");
+    check_enclosing(c, p, 0);
+    page_set_state(p, STATE(PG_LISTED | PG_HEAD, 0) | page_poison_bit(p));
+}
+
+static void unmark_listed(struct check *c, struct page *p)
+{
+    (void)c;
+    if (state_of(p) == STATE(PG_LISTED | PG_HEAD, 0))
+        page_set_state(p, STATE(PG_LISTED, 0) | page_poison_bit(p));
+}
+
+/* Pages in batches. */
+static uint64_t visit_batches(struct check *c, const struct zone *z, visit_t *visit)
+{
+    struct page *head = z->batches;
+    uint64_t pages = 0;
+    unsigned batches = 0;
+
+    for (; head != NULL && batches < ZONE_BATCHES; batches++) {
+        struct list_head *before = head->list.prev, *at = &head->list;
+        unsigned n = 0;
+
+        for (; at != NULL && n < PCP_BATCH; at = at->next, n++) {
+            struct page *p = list_entry(at, struct page, list);
+
+            if (&page_zones[p->node] != z)
+                complain(c, p, "is in a batch of another node");
+            visit(c, p);
+        }
+        if (at != NULL || n != PCP_BATCH)
+            complain(c, head, "heads a batch that is too long or too short");
+        pages += n;
+        head = before != NULL ? list_entry(before, struct page, list) : NULL;
+    }
+    if (head != NULL || batches != z->batch_count) {
+        c->sound = false;
+        kprintf("# page_alloc_check: %u batches, %u counted\n", batches, z->batch_count);
+    }
+    return pages;
+}
+
 static void check_zone(struct check *c, unsigned node)
 {
     struct zone *z = &page_zones[node];
@@ -87,6 +140,7 @@ static void check_zone(struct check *c, unsigned node)
             pages += 1u << o;
         } while (pages <= z->total);
     }
+    pages += visit_batches(c, z, check_listed);
     if (pages != z->free || z->free > z->total) {
         c->sound = false;
         kprintf("# page_alloc_check: node %u: %llu pages in lists, %llu counted, %llu in all\n",
@@ -96,8 +150,7 @@ static void check_zone(struct check *c, unsigned node)
     c->pages += pages;
 }
 
-/* Marks what it has seen as HEAD while it walks, so that a page that is there twice shows. */
-static void check_pcp(struct check *c, unsigned cpu)
+static void visit_pcp(struct check *c, unsigned cpu, visit_t *visit)
 {
     struct pcp *pcp = per_cpu_ptr(&page_pcp, cpu);
     unsigned n = pcp->count;
@@ -107,24 +160,8 @@ static void check_pcp(struct check *c, unsigned cpu)
         kprintf("# page_alloc_check: cpu %u: %u pages in its list, busy %u\n", cpu, n, pcp->busy);
         return;
     }
-    for (unsigned i = 0; i < n; i++) {
-        struct page *p = pcp->stack[i];
-
-        if (state_of(p) != STATE(PG_LISTED, 0)) {
-            complain(c, p, "is in a CPU's list twice or with a wrong state");
-            continue;
-        }
-        if (p->node >= page_config.nodes)
-            complain(c, p, "has no node");
-        check_enclosing(c, p, 0);
-        page_set_state(p, STATE(PG_LISTED | PG_HEAD, 0) | page_poison_bit(p));
-    }
-    for (unsigned i = 0; i < n; i++) {
-        struct page *p = pcp->stack[i];
-
-        if (state_of(p) == STATE(PG_LISTED | PG_HEAD, 0))
-            page_set_state(p, STATE(PG_LISTED, 0) | page_poison_bit(p));
-    }
+    for (unsigned i = 0; i < n; i++)
+        visit(c, pcp->stack[i]);
     c->pages += n;
 }
 
@@ -136,12 +173,16 @@ bool page_alloc_check(void)
     for (unsigned node = 0; node < page_config.nodes; node++)
         check_zone(&c, node);
     for_each_cpu (cpu)
-        check_pcp(&c, cpu);
+        visit_pcp(&c, cpu, check_listed);
     if (c.pages != page_free_count()) {
         c.sound = false;
         kprintf("# page_alloc_check: %llu free pages found, %llu counted\n",
                 (unsigned long long)c.pages, (unsigned long long)page_free_count());
     }
+    for (unsigned node = 0; node < page_config.nodes; node++)
+        visit_batches(&c, &page_zones[node], unmark_listed);
+    for_each_cpu (cpu)
+        visit_pcp(&c, cpu, unmark_listed);
     return c.sound;
 }
 

@@ -7,7 +7,8 @@
  * everything that is not the first page of a block, and of memory that is not managed at all.
  *
  *   HEAD    allocated, first page of its block            written by: its owner
- *   LISTED  free, in a per-CPU list or between two places  its list's CPU
+ *   LISTED  free, in a per-CPU list, in a zone's batch, or  its list's CPU, who took the batch
+ *           between two places
  *   BUDDY   free, first page of a block in a zone's list   under the zone's lock
  *
  * POISON may be set beside LISTED, BUDDY and 0 on every free page (debug builds).
@@ -32,6 +33,7 @@
 #define PCP_MAX       512u /* room in a per-CPU list */
 #define PCP_BATCH     64u  /* most pages moved under one acquisition of a zone's lock */
 #define PCP_LIMIT_MIN 16u
+#define ZONE_BATCHES  16u /* batches of PCP_BATCH pages that a zone keeps as they are */
 
 typedef uint16_t __attribute__((may_alias)) page_state_t;
 _Static_assert(offsetof(struct page, flags) == offsetof(struct page, order) + 1 &&
@@ -76,8 +78,12 @@ struct zone {
     /* under the lock */
     struct spinlock lock;
     uint32_t orders; /* bit o: lists[o] is not empty */
-    uint64_t free;   /* pages in lists; read without the lock for sums and hints */
+    uint64_t free;   /* pages in lists and batches; read without the lock for sums and hints */
     struct list_head lists[ORDERS];
+    /* Batches of PCP_BATCH LISTED pages each: page->list.next links a batch's pages, the
+     * first one's list.prev the batches. */
+    struct page *batches;
+    uint32_t batch_count;
     /* constant after init */
     uint64_t total;
 } __cacheline;

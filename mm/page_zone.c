@@ -2,6 +2,11 @@
  * page_zone.c: the buddy lists: free blocks of 2^order pages per NUMA node, split on demand and
  * merged when both halves are free.
  *
+ * Full batches that a CPU gives back are first kept as they are, a few for each zone, for a CPU
+ * that needs one: one load and one store under the lock instead of merging and splitting 64 pages,
+ * when frames are allocated here and freed there. They are merged when no block is large enough, or
+ * single pages run out (Bonwick and Adams, "Magazines and Vmem", 2001, section 3: the depot).
+ *
  * Everything here runs under the zone's lock with interrupts masked, for a bounded number of pages.
  * It knows nothing of per-CPU lists, poison contents or injection.
  */
@@ -126,6 +131,92 @@ static void zone_split_singles(struct page **out, unsigned n)
     }
 }
 
+/* Batches */
+
+static bool is_batch(struct page *const *pages, unsigned n)
+{
+    if (n != PCP_BATCH)
+        return false;
+    for (unsigned i = 1; i < n; i++) {
+        if (pages[i]->node != pages[0]->node)
+            return false;
+    }
+    return true;
+}
+
+/* False: the zone has enough of them. The pages are a batch (is_batch()) of this zone. */
+static bool zone_put_batch(struct zone *z, struct page **pages)
+{
+    unsigned long flags;
+    bool room;
+
+    if (READ_ONCE(z->batch_count) >= ZONE_BATCHES)
+        return false;
+    for (unsigned i = 0; i < PCP_BATCH; i++)
+        pages[i]->list.next = i + 1 < PCP_BATCH ? &pages[i + 1]->list : NULL;
+    flags = spin_lock_irqsave(&z->lock);
+    room = z->batch_count < ZONE_BATCHES;
+    if (room) {
+        pages[0]->list.prev = z->batches != NULL ? &z->batches->list : NULL;
+        WRITE_ONCE(z->batches, pages[0]);
+        WRITE_ONCE(z->batch_count, z->batch_count + 1);
+        WRITE_ONCE(z->free, z->free + PCP_BATCH);
+    }
+    spin_unlock_irqrestore(&z->lock, flags);
+    return room;
+}
+
+/* A batch's pages in the order in which they came; false if there is none. */
+static bool zone_take_batch(struct zone *z, struct page **out)
+{
+    struct page *p;
+    struct list_head *at;
+    unsigned long flags;
+
+    if (READ_ONCE(z->batches) == NULL)
+        return false;
+    flags = spin_lock_irqsave(&z->lock);
+    p = z->batches;
+    if (p != NULL) {
+        at = p->list.prev;
+        WRITE_ONCE(z->batches, at != NULL ? list_entry(at, struct page, list) : NULL);
+        WRITE_ONCE(z->batch_count, z->batch_count - 1);
+        WRITE_ONCE(z->free, z->free - PCP_BATCH);
+    }
+    spin_unlock_irqrestore(&z->lock, flags);
+    if (p == NULL)
+        return false;
+    for (at = &p->list; at != NULL; at = at->next)
+        *out++ = list_entry(at, struct page, list);
+    return true;
+}
+
+/* Pages of one zone. */
+static void zone_merge(struct zone *z, struct page **pages, unsigned n)
+{
+    unsigned long flags = spin_lock_irqsave(&z->lock);
+
+    for (unsigned i = 0; i < n; i++)
+        zone_put_locked(z, pages[i], 0);
+    spin_unlock_irqrestore(&z->lock, flags);
+}
+
+/* Merges all batches. True if there was one. */
+static __cold __noinline bool zone_merge_batches(struct zone *z)
+{
+    struct page *pages[PCP_BATCH];
+    bool any = false;
+
+    /* As many as there may be, so that it ends whoever else brings more. */
+    for (unsigned i = 0; i < ZONE_BATCHES && zone_take_batch(z, pages); i++) {
+        zone_merge(z, pages, PCP_BATCH);
+        any = true;
+    }
+    return any;
+}
+
+/* Blocks and single pages */
+
 /* The zone that comes after `node` in the order of fallback. */
 static unsigned zone_next(unsigned node)
 {
@@ -137,24 +228,42 @@ static unsigned zone_first(unsigned node)
     return node < page_config.nodes ? node : 0;
 }
 
+static struct page *zone_take_merged_block(struct zone *z, unsigned order)
+{
+    unsigned long flags = spin_lock_irqsave(&z->lock);
+    struct page *p = zone_take_block_locked(z, order);
+
+    spin_unlock_irqrestore(&z->lock, flags);
+    return p;
+}
+
 struct page *zone_take_block(unsigned order, unsigned node)
 {
     node = zone_first(node);
     for (unsigned i = 0; i < page_config.nodes; i++, node = zone_next(node)) {
         struct zone *z = &page_zones[node];
-        unsigned long flags;
         struct page *p;
 
         /* A hint without the lock: a zone that is empty now may be skipped. */
         if (READ_ONCE(z->free) >> order == 0)
             continue;
-        flags = spin_lock_irqsave(&z->lock);
-        p = zone_take_block_locked(z, order);
-        spin_unlock_irqrestore(&z->lock, flags);
+        p = zone_take_merged_block(z, order);
+        if (unlikely(p == NULL) && zone_merge_batches(z))
+            p = zone_take_merged_block(z, order);
         if (p != NULL)
             return p;
     }
     return NULL;
+}
+
+static unsigned zone_take_merged_singles(struct zone *z, struct page **out, unsigned n)
+{
+    unsigned long flags = spin_lock_irqsave(&z->lock);
+    unsigned got = zone_take_singles_locked(z, out, n);
+
+    spin_unlock_irqrestore(&z->lock, flags);
+    zone_split_singles(out, got);
+    return got;
 }
 
 unsigned zone_take_singles(struct page **out, unsigned n, unsigned node)
@@ -164,16 +273,14 @@ unsigned zone_take_singles(struct page **out, unsigned n, unsigned node)
     node = zone_first(node);
     for (unsigned i = 0; i < page_config.nodes && got < n; i++, node = zone_next(node)) {
         struct zone *z = &page_zones[node];
-        unsigned long flags;
-        unsigned more;
 
         if (READ_ONCE(z->free) == 0)
             continue;
-        flags = spin_lock_irqsave(&z->lock);
-        more = zone_take_singles_locked(z, out + got, n - got);
-        spin_unlock_irqrestore(&z->lock, flags);
-        zone_split_singles(out + got, more);
-        got += more;
+        if (n - got == PCP_BATCH && zone_take_batch(z, out + got))
+            return n;
+        got += zone_take_merged_singles(z, out + got, n - got);
+        if (unlikely(got < n) && zone_merge_batches(z))
+            got += zone_take_merged_singles(z, out + got, n - got);
     }
     return got;
 }
@@ -189,14 +296,14 @@ void zone_put_block(struct page *page, unsigned order)
 
 void zone_put_singles(struct page **pages, unsigned n)
 {
-    for (unsigned i = 0; i < n;) {
+    if (is_batch(pages, n) && zone_put_batch(&page_zones[pages[0]->node], pages))
+        return;
+    for (unsigned i = 0, end; i < n; i = end) {
         unsigned node = pages[i]->node;
-        struct zone *z = &page_zones[node];
-        unsigned long flags = spin_lock_irqsave(&z->lock);
 
-        for (; i < n && pages[i]->node == node; i++)
-            zone_put_locked(z, pages[i], 0);
-        spin_unlock_irqrestore(&z->lock, flags);
+        for (end = i + 1; end < n && pages[end]->node == node;)
+            end++;
+        zone_merge(&page_zones[node], pages + i, end - i);
     }
 }
 
@@ -218,6 +325,8 @@ void zone_init_all(void)
         z->orders = 0;
         z->free = 0;
         z->total = 0;
+        z->batches = NULL;
+        z->batch_count = 0;
         for (unsigned o = 0; o < ORDERS; o++)
             list_init(&z->lists[o]);
     }

@@ -222,6 +222,101 @@ static void schedules(void **state)
     }
 }
 
+/* Whole batches on their way between CPUs, around none and all that a zone keeps. */
+
+#define BATCHES_HELD 8
+
+static struct page *batch_held[MAX_CPUS][BATCHES_HELD][PCP_BATCH];
+static unsigned batches_held[MAX_CPUS];
+static unsigned most, none; /* how often a zone had all that it keeps, and nothing */
+
+static void take_batch(unsigned cpu)
+{
+    struct page **out = batch_held[cpu][batches_held[cpu]];
+    unsigned got = page_alloc_bulk(out, PCP_BATCH, PAGE_ANY_NODE);
+
+    for (unsigned i = 0; i < got; i++)
+        mm_take(out[i], 0, who(false));
+    if (got == PCP_BATCH) {
+        batches_held[cpu]++;
+        return;
+    }
+    for (unsigned i = 0; i < got; i++)
+        mm_give(out[i], 0, who(false));
+    page_free_bulk(out, got);
+}
+
+static void give_batch(unsigned cpu)
+{
+    struct page **held = batch_held[cpu][--batches_held[cpu]];
+
+    for (unsigned i = 0; i < PCP_BATCH; i++)
+        mm_give(held[i], 0, who(false));
+    page_free_bulk(held, PCP_BATCH);
+}
+
+static void batch_cpu(void *arg)
+{
+    unsigned cpu = this_cpu_id();
+    struct rng *r = &cpus[cpu].rng;
+    struct page *p;
+
+    (void)arg;
+    for (unsigned i = 0; i < ops_per_cpu; i++) {
+        if (batches_held[cpu] < BATCHES_HELD && rng_below(r, 2))
+            take_batch(cpu);
+        else if (batches_held[cpu] > 0)
+            give_batch(cpu);
+        else if (rng_below(r, 4) == 0 && (p = alloc_pages(PAGE_MAX_ORDER)) != NULL)
+            free_pages(p, PAGE_MAX_ORDER);
+        page_drain_local();
+        most += page_zones[0].batch_count == ZONE_BATCHES;
+        none += page_zones[0].batch_count == 0;
+    }
+    while (batches_held[cpu] > 0)
+        give_batch(cpu);
+    page_drain_local();
+}
+
+static void batches(void **state)
+{
+    static struct page *out[ZONE_BATCHES * PCP_BATCH];
+    struct rng r = test_rng(3);
+
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) {
+        struct sim_options o = {
+            .seed = rng_next(&r),
+            .ram = 64 * SZ_1M,
+            .cpus = (unsigned)rng_range(&r, 2, MAX_CPUS),
+            .nodes = 1,
+        };
+        unsigned first = (unsigned)rng_range(&r, 0, ZONE_BATCHES) * PCP_BATCH;
+
+        mm_start(&o);
+        state_reset(o.seed, o.cpus);
+        for (unsigned done = page_alloc_bulk(out, first, PAGE_ANY_NODE); done > 0;) {
+            done -= PCP_BATCH;
+            page_free_bulk(out + done, PCP_BATCH);
+            page_drain_local();
+        }
+        ops_per_cpu = 40;
+        if (rng_below(&r, 2))
+            sim_irq_storm(handler, (uint32_t)rng_range(&r, 20, 2000));
+        CHECK_MSG(sim_run(o.cpus, batch_cpu, NULL), "machine seed %#lx: %s", (unsigned long)o.seed,
+                  sim_failure_text());
+        sim_irq_storm(NULL, 0);
+        assert_true(page_alloc_check());
+        CHECK_MSG(sim_run(o.cpus, clean_up, NULL), "machine seed %#lx: %s", (unsigned long)o.seed,
+                  sim_failure_text());
+        page_drain_local();
+        assert_int_equal(page_free_count(), page_total());
+        assert_true(page_alloc_check());
+        assert_int_equal(page_bad_frees() + page_damaged(), 0);
+    }
+    assert_true(most > 0 && none > 0);
+}
+
 static void threads(void **state)
 {
     struct rng r = test_rng(2);
@@ -351,10 +446,8 @@ static void lists_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules),
-        cmocka_unit_test(threads),
-        cmocka_unit_test(no_pile_up),
-        cmocka_unit_test(lists_come_back),
+        cmocka_unit_test(schedules),  cmocka_unit_test(batches),         cmocka_unit_test(threads),
+        cmocka_unit_test(no_pile_up), cmocka_unit_test(lists_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -642,16 +642,117 @@ static void check_notices(void **state)
     capture_text();
 }
 
+/* Frees as many single pages as make the zone of `node` keep all the batches that it may. */
+static void fill_batches(int node)
+{
+    static struct page *out[2 * PCP_MAX + (ZONE_BATCHES + 1) * PCP_BATCH];
+    unsigned got = page_alloc_bulk(out, ARRAY_SIZE(out), node);
+
+    assert_int_equal(got, ARRAY_SIZE(out));
+    page_free_bulk(out, got);
+    assert_int_equal(page_zones[node].batch_count, ZONE_BATCHES);
+}
+
+/* What a zone keeps unmerged is bounded, is had by whoever asks for single pages, and is merged
+ * when blocks run out. */
+static void batches(void **state)
+{
+    static struct page *out[MM_FRAMES];
+    uint64_t blocks;
+    struct zone *z;
+
+    (void)state;
+    for (unsigned nodes = 1; nodes <= 2; nodes++) {
+        int last = (int)nodes - 1;
+        unsigned count;
+        struct page *newest;
+
+        start(nodes);
+        z = &page_zones[last];
+        blocks = largest_blocks();
+        fill_batches(last);
+        assert_true(page_alloc_check());
+        assert_int_equal(page_free_count(), page_total());
+
+        /* A batch is one list, newest first; nothing else of the zone is touched. */
+        page_drain_local();
+        page_alloc_set_home(0, (unsigned)last);
+        newest = z->batches;
+        count = z->batch_count;
+        out[0] = alloc_page();
+        assert_ptr_equal(out[0], newest);
+        assert_int_equal(z->batch_count, count - 1);
+        assert_int_equal(page_alloc_bulk(out + 1, PCP_BATCH, PAGE_ANY_NODE), PCP_BATCH);
+        assert_int_equal(z->batch_count, count - 2);
+        page_free_bulk(out, PCP_BATCH + 1);
+        assert_true(page_alloc_check());
+
+        /* Exact: all of memory in the largest blocks, all of it in single pages. */
+        assert_int_equal(largest_blocks(), blocks);
+        assert_int_equal(z->batch_count, 0);
+        fill_batches(last);
+        assert_int_equal(page_alloc_bulk(out, MM_FRAMES, PAGE_ANY_NODE), page_total());
+        assert_int_equal(z->batch_count, 0);
+        assert_true(page_alloc_check());
+        page_free_bulk(out, (unsigned)page_total());
+        page_drain_local();
+        assert_int_equal(page_free_count(), page_total());
+        assert_int_equal(largest_blocks(), blocks);
+        assert_true(page_alloc_check());
+    }
+}
+
+/* The validator itself must notice what is wrong. */
+static void check_notices_batches(void **state)
+{
+    struct zone *z = &page_zones[0];
+    struct list_head *next, *prev;
+
+    (void)state;
+    start(1);
+    fill_batches(0);
+    capture_start();
+    z->batch_count--;
+    assert_false(page_alloc_check());
+    z->batch_count++;
+    next = z->batches->list.next->next;
+    z->batches->list.next->next = NULL; /* pages lost */
+    assert_false(page_alloc_check());
+    z->batches->list.next->next = &z->batches->list; /* and in a circle */
+    assert_false(page_alloc_check());
+    z->batches->list.next->next = next;
+    prev = z->batches->list.prev;
+    z->batches->list.prev = &z->batches->list;
+    assert_false(page_alloc_check());
+    z->batches->list.prev = prev;
+    z->batches->node = 1;
+    assert_false(page_alloc_check());
+    z->batches->node = 0;
+    page_set_state(z->batches, STATE(PG_HEAD, 0));
+    assert_false(page_alloc_check());
+    page_set_state(z->batches, STATE(PG_LISTED, 0));
+    assert_true(page_alloc_check());
+    capture_text();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_with_all), cmocka_unit_test(random_ops),
-        cmocka_unit_test(exhaustion),      cmocka_unit_test(maps_with_holes),
-        cmocka_unit_test(strange_maps),    cmocka_unit_test(mapped_pages),
-        cmocka_unit_test(bad_frees),       cmocka_unit_test(damage),
-        cmocka_unit_test(injection),       cmocka_unit_test(bulk_until_empty),
-        cmocka_unit_test(nodes_asked_for), cmocka_unit_test(hog),
+        cmocka_unit_test(starts_with_all),
+        cmocka_unit_test(random_ops),
+        cmocka_unit_test(exhaustion),
+        cmocka_unit_test(maps_with_holes),
+        cmocka_unit_test(strange_maps),
+        cmocka_unit_test(mapped_pages),
+        cmocka_unit_test(bad_frees),
+        cmocka_unit_test(damage),
+        cmocka_unit_test(injection),
+        cmocka_unit_test(bulk_until_empty),
+        cmocka_unit_test(nodes_asked_for),
+        cmocka_unit_test(hog),
         cmocka_unit_test(check_notices),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(check_notices_batches),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
