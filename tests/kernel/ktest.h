@@ -34,7 +34,7 @@ struct kbench {
     /* One operation. False: it failed (a failure of the test, xfail if `may_fail`). */
     bool (*op)(struct kbench_worker *w);
     void (*teardown)(struct kbench_worker *w);
-    const char *op_name;    /* "pair" (NULL), "alloc", "free", "lookup", "flush" */
+    const char *op_name;    /* "pair" (NULL), "alloc", "free", "lookup", "flush", "steps" */
     uint32_t loops_percent; /* of the automatic loop count, for dear operations; 0 = 100 */
     bool may_fail;          /* failures are expected (align_shift_alloc_test) */
     bool single;            /* one worker only */

@@ -32,3 +32,18 @@ def test_what_is_right_is_taken():
     assert (args.cpus, args.tests, args.designs, args.runs, args.seconds) == ([2, 8, 64], ["a", "b"], ["2024"], 2, 0.5)
     assert scale.arguments([]).cpus == [1, 2, 8, 64]
     assert scale.compared(args.cpus) == (2, 64) and scale.compared([1]) == (1, 1)
+
+
+def test_table(capsys):
+    """A test's share of what the machine leaves; the control itself is not judged."""
+    def samples(two, many, contended):
+        return {2: [scale.Sample(two, 1000000, 0, 0, 2.0)], 64: [scale.Sample(many, 1000000, contended, 0, 2.0)]}
+
+    rows = {"private": scale.row_of(samples(1000, 800, 0), 2, 64), "a": scale.row_of(samples(100, 76, 0), 2, 64),
+            "b": scale.row_of(samples(100, 95, 10), 2, 64), "c": scale.row_of(samples(100, 95, 11), 2, 64)}
+    scale.print_table("metalmap", rows, [2, 64])
+    lines = {words[0]: " ".join(words[3:]) for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
+    assert lines["private"] == "0.80 1.00 0.80 2.00/2.00 0.0 0.0 the machine's own"
+    assert lines["a"] == "0.76 0.95 0.76 2.00/2.00 0.0 0.0 over: ratio"
+    assert lines["b"] == "0.95 1.19 0.95 2.00/2.00 10.0 0.0 ok"
+    assert lines["c"] == "0.95 1.19 0.95 2.00/2.00 11.0 0.0 over: contended"
