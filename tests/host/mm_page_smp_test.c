@@ -228,7 +228,7 @@ static void schedules(void **state)
 
 static struct page *batch_held[MAX_CPUS][BATCHES_HELD][PCP_BATCH];
 static unsigned batches_held[MAX_CPUS];
-static unsigned most, none; /* how often a zone had all that it keeps, and nothing */
+static unsigned most, none, too_many; /* how often a zone had all that it keeps, nothing, more */
 
 static void take_batch(unsigned cpu)
 {
@@ -271,6 +271,7 @@ static void batch_cpu(void *arg)
             free_pages(p, PAGE_MAX_ORDER);
         page_drain_local();
         most += page_zones[0].batch_count == ZONE_BATCHES;
+        too_many += page_zones[0].batch_count > ZONE_BATCHES;
         none += page_zones[0].batch_count == 0;
     }
     while (batches_held[cpu] > 0)
@@ -284,14 +285,14 @@ static void batches(void **state)
     struct rng r = test_rng(3);
 
     (void)state;
-    for (unsigned i = 0; i < 200; i++) {
+    for (unsigned i = 0; i < 60; i++) {
         struct sim_options o = {
             .seed = rng_next(&r),
             .ram = 64 * SZ_1M,
             .cpus = (unsigned)rng_range(&r, 2, MAX_CPUS),
             .nodes = 1,
         };
-        unsigned first = (unsigned)rng_range(&r, 0, ZONE_BATCHES) * PCP_BATCH;
+        unsigned first = (unsigned)(rng_below(&r, 3) + (i & 1 ? ZONE_BATCHES - 2 : 0)) * PCP_BATCH;
 
         mm_start(&o);
         state_reset(o.seed, o.cpus);
@@ -314,6 +315,7 @@ static void batches(void **state)
         assert_true(page_alloc_check());
         assert_int_equal(page_bad_frees() + page_damaged(), 0);
     }
+    assert_int_equal(too_many, 0);
     assert_true(most > 0 && none > 0);
 }
 
