@@ -79,3 +79,22 @@ def test_cases_name_what_exists():
             assert name in known, f"{case}: there is no {name}"
         for name in re.findall(r"\*([a-z][\w-]+)\*", noticed.replace("*(s)*", "")):
             assert name in rows or name in ("icount",), f"{case}: there is no row {name}"
+
+
+def test_planted_faults_are_listed():
+    """docs/TESTING.md has every rule of the oracle and every mutant, each mutant at the rule it must be found by (or at
+    `panic`: a crash, too), and nothing that is none."""
+    def mutants(folder):
+        for path in glob.glob(os.path.join(ROOT, "tests", "host", folder, "*.sed")):
+            by = read(path).splitlines()[0].split(": ")[1].split(",")
+            yield os.path.basename(path)[:-4], "panic" if by[0] == "crash" else by[0]
+
+    rows = re.findall(r"^\| (`?)([\w-]+)\1 \|(.*)\|$", read("docs", "TESTING.md"), re.MULTILINE)
+    listed = {(name, rule) for _, rule, rest in rows for name in re.findall(r"\w+", rest)}
+    rules = re.search(r"sim_rule_names\[\] = \{(.*?)\};", read("tests", "host", "sim", "sim_arch.c"), re.DOTALL)[1]
+    assert {rule for mark, rule, _ in rows if mark} == set(re.findall(r'"([\w-]+)"', rules)) - {"ok"}
+    planted = set(mutants("mutants")) | set(mutants("fuzz_mutants"))
+    assert planted and not planted - listed
+    functions = {f for path in glob.glob(os.path.join(ROOT, "tests", "host", "mm_*_test.c"))
+                 for f in re.findall(r"^static void (test_\w+)\(void \*\*state\)", read(path), re.MULTILINE)}
+    assert not {name for name, _ in listed if name.startswith("test_")} - functions - {"test_log"}
