@@ -316,6 +316,7 @@ static struct cache *cache_set_up(unsigned id, const char *name, size_t size, si
     list_init(&c->partial);
     list_init(&c->full);
     list_init(&c->empty);
+    c->has_free = false;
     c->slabs = c->empties = c->pages = c->out = 0;
     c->depot_full = c->depot_empty = NULL;
     c->depot_fulls = 0;

@@ -66,6 +66,7 @@ struct cache {
     /* under lock */
     struct spinlock lock __cacheline;
     struct list_head partial, full, empty; /* slabs by their first page's list */
+    bool has_free; /* one of partial or empty is not; read without the lock as a hint */
     uint64_t slabs, empties;
     uint64_t pages;
     uint64_t out; /* objects that are not on a slab's free list */

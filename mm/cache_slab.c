@@ -228,10 +228,13 @@ static void slab_add_locked(struct cache *c, struct page *slab, unsigned out)
     WRITE_ONCE(c->out, c->out + out);
 }
 
-/* A hint without the lock, so that who must make a slab anyway takes it once. */
-static bool slab_has_free(const struct cache *c)
+static void slab_unlock(struct cache *c, unsigned long flags)
 {
-    return READ_ONCE(c->partial.next) != &c->partial || READ_ONCE(c->empty.next) != &c->empty;
+    bool has_free = !list_empty(&c->partial) || !list_empty(&c->empty);
+
+    if (has_free != c->has_free)
+        WRITE_ONCE(c->has_free, has_free);
+    spin_unlock_irqrestore(&c->lock, flags);
 }
 
 unsigned slab_alloc(struct cache *c, void **out, unsigned n)
@@ -240,10 +243,11 @@ unsigned slab_alloc(struct cache *c, void **out, unsigned n)
     unsigned long flags;
     unsigned got;
 
-    if (slab_has_free(c)) {
+    /* Who must make a slab anyway takes the lock once. */
+    if (READ_ONCE(c->has_free)) {
         flags = spin_lock_irqsave(&c->lock);
         got = slab_take_locked(c, out, n);
-        spin_unlock_irqrestore(&c->lock, flags);
+        slab_unlock(c, flags);
         if (got != 0)
             return got;
     }
@@ -254,7 +258,7 @@ unsigned slab_alloc(struct cache *c, void **out, unsigned n)
         slab_add_locked(c, slab, got);
     else
         got = slab_take_locked(c, out, n); /* others may have freed meanwhile */
-    spin_unlock_irqrestore(&c->lock, flags);
+    slab_unlock(c, flags);
     return got;
 }
 
@@ -290,7 +294,7 @@ void slab_free(struct cache *c, void *const *objs, unsigned n)
         slab_put_locked(c, objs[i]);
     WRITE_ONCE(c->out, c->out - n);
     slab_detach_empties_locked(c, SLAB_MAX_EMPTY, &spare);
-    spin_unlock_irqrestore(&c->lock, flags);
+    slab_unlock(c, flags);
     slab_discard_list(&spare);
 }
 
@@ -300,7 +304,7 @@ void slab_release_empties(struct cache *c)
     unsigned long flags = spin_lock_irqsave(&c->lock);
 
     slab_detach_empties_locked(c, 0, &spare);
-    spin_unlock_irqrestore(&c->lock, flags);
+    slab_unlock(c, flags);
     slab_discard_list(&spare);
 }
 
@@ -377,6 +381,10 @@ bool slab_check(struct cache *c)
     before = k.slabs;
     slab_check_list(&k, &c->partial, 1);
     slab_check_list(&k, &c->full, 2);
+    if (c->has_free != (!list_empty(&c->partial) || !list_empty(&c->empty))) {
+        k.sound = false;
+        kprintf("# cache_check: %s: has free objects, or none, and does not know\n", c->name);
+    }
     if (before != c->empties || k.slabs != c->slabs || k.pages != c->pages || k.out != c->out) {
         k.sound = false;
         kprintf("# cache_check: %s: counts are wrong: %llu slabs (%llu), %llu empty (%llu), "

@@ -132,7 +132,7 @@ static struct pblock *pblock_new(struct pqueue *q)
     /* Whole before anyone can find it (case A4). */
     node_busy_insert(b->area);
     table_set(b->start, b->start + BLOCK_SIZE, (struct vmap_owner *)b);
-    q->blocks++;
+    ADD_ONCE(q->blocks, 1);
     return b;
 
 err_area:
@@ -177,7 +177,7 @@ static void pblock_release(struct pqueue *q, struct pblock *b, bool may_purge)
         take_all_kept(q, b, 0, BLOCK_PAGES);
     table_clear(b->start, b->start + BLOCK_SIZE);
     node_busy_remove(a);
-    q->blocks--;
+    SUB_ONCE(q->blocks, 1);
     node_lazy_add(a);
     if (may_purge)
         purge_lazy_added(BLOCK_PAGES);
@@ -208,7 +208,7 @@ static void list_move_to(struct pblock *b, struct list_head *list, unsigned stat
 static void add_empty(struct pqueue *q, struct pblock *b)
 {
     list_move_to(b, &q->empty, PBLOCK_EMPTY);
-    q->empty_blocks++;
+    ADD_ONCE(q->empty_blocks, 1);
 }
 
 /* Ends the current run: what was taken of it is used, the rest stays free. */
@@ -282,7 +282,7 @@ static void park(struct pqueue *q, struct pblock *b)
     if (any_pending(b)) {
         list_add(&b->link, &q->dirty); /* first: it is still in the caches */
         b->state = PBLOCK_DIRTY;
-        q->dirty_blocks++;
+        ADD_ONCE(q->dirty_blocks, 1);
         return;
     }
     if (unlikely(b->free == BLOCK_PAGES)) { /* nothing was taken, for want of frames */
@@ -329,7 +329,7 @@ static void collect_remote(struct pqueue *q, unsigned most)
                 return;
             b = ATOMIC_XCHG(q->remote, NULL);
         }
-        q->collecting = b->remote_next; /* while it is queued nobody else writes that */
+        WRITE_ONCE(q->collecting, b->remote_next); /* while it is queued nobody else writes that */
         n += collect_block(q, b);
     }
 }
@@ -338,7 +338,7 @@ static void collect_remote(struct pqueue *q, unsigned most)
 static void recycle(struct pqueue *q, struct pblock *b)
 {
     q->used_pages -= b->waiting_pages;
-    q->waiting_blocks--;
+    SUB_ONCE(q->waiting_blocks, 1);
     b->free += b->waiting_pages;
     b->waiting_pages = 0; /* what `waiting` says no longer counts */
     if (likely(b->whole)) {
@@ -409,8 +409,8 @@ static void stamp_block(struct pqueue *q, struct pblock *b, unsigned pages, uint
     b->waiting_pages = (uint16_t)pages;
     b->stamp = stamp;
     list_move_to(b, &q->waiting[b->whole], PBLOCK_WAITING);
-    q->dirty_blocks--;
-    q->waiting_blocks++;
+    SUB_ONCE(q->dirty_blocks, 1);
+    ADD_ONCE(q->waiting_blocks, 1);
     q->peak = MAX(q->peak, q->waiting_blocks);
     if (q->last_stamp != stamp) {
         q->last_stamp = stamp;
@@ -501,7 +501,7 @@ static void trim_empty(struct pqueue *q, unsigned bound, unsigned most, bool may
         if (pblock_is_queued(b))
             break;
         list_del(&b->link);
-        q->empty_blocks--;
+        SUB_ONCE(q->empty_blocks, 1);
         pblock_release(q, b, may_purge);
     }
 }
@@ -545,7 +545,7 @@ static struct pblock *pick_empty(struct pqueue *q)
         return NULL;
     b = list_first_entry(&q->empty, struct pblock, link);
     list_del(&b->link);
-    q->empty_blocks--;
+    SUB_ONCE(q->empty_blocks, 1);
     return b;
 }
 
@@ -554,9 +554,9 @@ static void press_laggards(struct pqueue *q)
 {
     tlb_gen_advance(q->last_stamp);
     if (q->waiting_blocks >= keep.hard) {
-        q->busy++;
+        ADD_ONCE(q->busy, 1);
         tlb_gen_sync(oldest_stamp(q));
-        q->busy--;
+        SUB_ONCE(q->busy, 1);
         recycle_both(q, PBLOCK_STEP_MAX);
     } else if (rdtsc() - q->advanced_at > clock_us_to_cycles(PBLOCK_DEADLINE_US)) {
         tlb_gen_kick(oldest_stamp(q), false);
@@ -584,10 +584,10 @@ static bool give_way(struct pqueue *q)
         if (now - q->late_since < clock_us_to_cycles(PBLOCK_LATE_US))
             return false;
     }
-    q->busy++;
+    ADD_ONCE(q->busy, 1);
     if (!tlb_gen_wait(q->last_stamp, PBLOCK_DEADLINE_US))
         q->impatient = rdtsc() + clock_us_to_cycles(PBLOCK_IMPATIENT_US);
-    q->busy--;
+    SUB_ONCE(q->busy, 1);
     recycle_both(q, PBLOCK_STEP_MAX);
     return true;
 }
@@ -628,7 +628,7 @@ static void drain(struct pqueue *q)
 {
     struct pblock *b = q->active;
 
-    q->busy++;
+    ADD_ONCE(q->busy, 1);
     if (b != &no_block) {
         q->active = &no_block;
         park(q, b);
@@ -640,7 +640,7 @@ static void drain(struct pqueue *q)
             tlb_gen_sync(q->last_stamp);
         recycle_both(q, UINT32_MAX);
     }
-    q->busy--;
+    SUB_ONCE(q->busy, 1);
 }
 
 /* Every frame that an entry of q's free slots has kept goes to the page allocator. */
@@ -752,9 +752,9 @@ static struct pblock *pick(struct pqueue *q, unsigned n, unsigned align)
             return b;
     }
     if (!b) {
-        q->busy++;
+        ADD_ONCE(q->busy, 1);
         b = pblock_new(q);
-        q->busy--;
+        SUB_ONCE(q->busy, 1);
     }
     if (!b) {
         /* No addresses or no memory: wait for everything of this queue that can come back. */
@@ -791,9 +791,9 @@ static __noinline struct pblock *refill(struct pqueue *q, unsigned n, unsigned a
     upkeep(q, UPKEEP_PHASES);
     q->phase = 0;
     if (unlikely(q->empty_blocks > keep.least)) {
-        q->busy++;
+        ADD_ONCE(q->busy, 1);
         trim_empty(q, worth_keeping(q), 1, true);
-        q->busy--;
+        SUB_ONCE(q->busy, 1);
     }
     if (unlikely(q->waiting_blocks >= keep.soft))
         press_laggards(q);
@@ -932,12 +932,12 @@ void pblock_drain_local(void)
         unsigned long flags = c ? irq_save() : 0;
         struct pqueue *q = &qs->context[c];
 
-        q->busy++;
+        ADD_ONCE(q->busy, 1);
         drain(q);
         if (vmap_config.frames_safe)
             give_kept(q);
         trim_empty(q, 0, UINT32_MAX, true);
-        q->busy--;
+        SUB_ONCE(q->busy, 1);
         if (c)
             irq_restore(flags);
     }

@@ -232,7 +232,7 @@ static __always_inline void pblock_note_free(struct pqueue *q, struct pblock *b,
     if (unlikely(b->state == PBLOCK_FULL || b->state == PBLOCK_PARTIAL)) {
         list_del(&b->link);
         list_add_tail(&b->link, &q->dirty);
-        q->dirty_blocks++;
+        ADD_ONCE(q->dirty_blocks, 1);
         b->state = PBLOCK_DIRTY;
         WRITE_ONCE(b->queue, q); /* partner: own_block() */
     }

@@ -150,9 +150,9 @@ static struct vm_area *pop_passed(struct units_cache *c)
     if (!tlb_gen_passed(a->stamp))
         return NULL;
     list_del(&a->list);
-    c->waiting_units -= run_units(a);
+    SUB_ONCE(c->waiting_units, run_units(a));
     if (a->keeps_frames)
-        c->kept_frames -= a->nr_pages;
+        SUB_ONCE(c->kept_frames, a->nr_pages);
     return a;
 }
 
@@ -339,9 +339,9 @@ static bool push_waiting(struct units_cache *c, struct vm_area *a)
 
     a->stamp = tlb_gen_stamp();
     list_add_tail(&a->list, &c->waiting);
-    c->waiting_units += units;
+    ADD_ONCE(c->waiting_units, units);
     if (a->keeps_frames)
-        c->kept_frames += a->nr_pages;
+        ADD_ONCE(c->kept_frames, a->nr_pages);
     if (c->last_stamp != a->stamp) {
         c->last_stamp = a->stamp;
         c->stamped_units = 0;
@@ -367,7 +367,7 @@ bool units_give(struct vm_area *a)
     advance = push_waiting(c, a);
     stamp = c->last_stamp;
     if (advance && c->waiting_units < wait_units / 2)
-        c->advanced_at = rdtsc();
+        WRITE_ONCE(c->advanced_at, rdtsc());
     spin_unlock_irqrestore(&c->lock, flags);
     if (advance)
         tlb_gen_advance(stamp);
@@ -440,8 +440,9 @@ void units_drain_all(void)
             list_splice_tail_init(&c->ready[i], &ready);
         list_splice_tail_init(&c->waiting, &waiting);
         c->nonempty = 0;
-        c->ready_units = c->waiting_units = 0;
-        c->kept_frames = 0;
+        c->ready_units = 0;
+        WRITE_ONCE(c->waiting_units, 0);
+        WRITE_ONCE(c->kept_frames, 0);
         spin_unlock_irqrestore(&c->lock, flags);
         give_surplus(&ready);
         list_for_each_entry_safe (a, tmp, &waiting, list) {

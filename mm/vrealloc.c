@@ -31,7 +31,7 @@ static bool look(struct vm_area *a, void *arg)
 
 static bool set_pages(struct vm_area *a, void *arg)
 {
-    a->nr_pages = ((struct old_area *)arg)->new_pages;
+    WRITE_ONCE(a->nr_pages, ((struct old_area *)arg)->new_pages);
     return true;
 }
 

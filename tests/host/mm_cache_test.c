@@ -441,6 +441,9 @@ static void check_notices(void **state)
     assert_false(cache_check(c));
     list_del(&slab->list);
     list_add(&slab->list, &c->partial);
+    c->has_free = !c->has_free;
+    assert_false(cache_check(c));
+    c->has_free = !c->has_free;
     capture_text();
     assert_true(cache_check(c));
 }

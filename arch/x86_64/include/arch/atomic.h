@@ -9,8 +9,11 @@
 
 #include "lib/base.h"
 
-#define READ_ONCE(x)        __atomic_load_n(&(x), __ATOMIC_RELAXED)
-#define WRITE_ONCE(x, v)    __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+#define READ_ONCE(x)     __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+/* What only one CPU writes, or one at a time, and others read: in one store. */
+#define ADD_ONCE(x, n)      WRITE_ONCE(x, (x) + (n))
+#define SUB_ONCE(x, n)      WRITE_ONCE(x, (x) - (n))
 #define LOAD_ACQUIRE(x)     __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
 #define STORE_RELEASE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 #define ATOMIC_ADD(x, v)    __atomic_fetch_add(&(x), (v), __ATOMIC_SEQ_CST) /* old value */

@@ -11,8 +11,11 @@
 #define SIM_MARKED_(e) ({ sim_point(); e; })
 /* clang-format on */
 
-#define READ_ONCE(x)        SIM_MARKED_(__atomic_load_n(&(x), __ATOMIC_RELAXED))
-#define WRITE_ONCE(x, v)    SIM_MARKED_(__atomic_store_n(&(x), (v), __ATOMIC_RELAXED))
+#define READ_ONCE(x)     SIM_MARKED_(__atomic_load_n(&(x), __ATOMIC_RELAXED))
+#define WRITE_ONCE(x, v) SIM_MARKED_(__atomic_store_n(&(x), (v), __ATOMIC_RELAXED))
+/* What only one CPU writes, or one at a time, and others read: in one store. */
+#define ADD_ONCE(x, n)      WRITE_ONCE(x, (x) + (n))
+#define SUB_ONCE(x, n)      WRITE_ONCE(x, (x) - (n))
 #define LOAD_ACQUIRE(x)     SIM_MARKED_(__atomic_load_n(&(x), __ATOMIC_ACQUIRE))
 #define STORE_RELEASE(x, v) SIM_MARKED_(__atomic_store_n(&(x), (v), __ATOMIC_RELEASE))
 #define ATOMIC_ADD(x, v)    SIM_MARKED_(__atomic_fetch_add(&(x), (v), __ATOMIC_SEQ_CST))
