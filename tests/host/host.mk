@@ -99,7 +99,7 @@ $(eval $(call host_fuzz,fuzz_printf,tests/host/fuzz_printf.c tests/host/printf_c
 
 # ---- targets ----
 
-.PHONY: test-host build-host tsan simulate fuzz build-fuzz host-tools
+.PHONY: test-host build-host tsan tsan-once simulate fuzz build-fuzz host-tools
 
 # A missing tool is a line that names its package, not a compiler's error.
 host-tools:
@@ -122,6 +122,9 @@ tsan: ## host tests with threads under ThreadSanitizer, TSAN_RUNS=3 times
 		$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) test-host \
 			HOST_OUT=$(BUILD)/host-tsan HOST_SAN=-fsanitize=thread HOST_ONLY="$(TSAN_TESTS)" || exit 1; \
 	done
+
+tsan-once:
+	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) tsan TSAN_RUNS=1
 
 # Without sanitizers, which find nothing in it that the shorter runs of test-host do not, and optimised.
 simulate: ## the random driver on the simulated machine: CALLS=10^8 calls of the API, on all of the host's CPUs
