@@ -1,9 +1,9 @@
 /*
  * mm_pblock_test.c: the blocks of the default design in the long run: holes are used again before
  * new blocks are made, and a CPU that neither calls nor halts holds up no more than the stated
- * number of blocks, and is the only one that is interrupted. frames=safe: what a CPU keeps in the
- * entries of what it freed comes back when another one is short of memory, and is bounded while a
- * CPU holds up all generations.
+ * number of blocks, which go back later, and is the only one that is interrupted. frames=safe: what
+ * a CPU keeps in the entries of what it freed comes back when another one is short of memory, and
+ * is bounded while a CPU holds up all generations.
  */
 #include <string.h>
 
@@ -12,6 +12,7 @@
 #include "mm/vmalloc.h"
 #include "mm/vmap_pcpu.h"
 #include "tests/host/sim/boot.h"
+#include "tests/host/sim/internal.h"
 #include "tests/host/testlib.h"
 
 #include <arch/cpu.h>
@@ -102,6 +103,45 @@ static void test_holes(void **state)
         fail_msg("%s", sim_failure_text());
 }
 
+#define SCRAP (BLOCK_PAGES % COUNT) /* pages that COUNT after COUNT leave of a block */
+
+/* No addresses are left but what full blocks have. */
+static void scraps(void *arg)
+{
+    void *small[MAPS / 8];
+    unsigned n = 0, blocks;
+
+    (void)arg;
+    take_pages();
+    while ((maps[n] = vm_map_ram(pages, COUNT, VM_ANY_NODE)))
+        SIM_CHECK(++n < MAPS, "addresses do not end");
+    blocks = (unsigned)pblock_count();
+    SIM_CHECK(blocks > 4 && n == blocks * (BLOCK_PAGES / COUNT), "%u mappings in %u blocks", n,
+              blocks);
+    for (unsigned i = 0; i < blocks; i++) {
+        small[i] = vm_map_ram(pages, SCRAP, VM_ANY_NODE);
+        SIM_CHECK(small[i], "%u of %u full blocks were used", i, blocks);
+    }
+    SIM_CHECK(vmap_selfcheck(), "not sound");
+    for (unsigned i = 0; i < blocks; i++)
+        vm_unmap_ram(small[i], SCRAP);
+    while (n)
+        vm_unmap_ram(maps[--n], COUNT);
+    give_pages();
+}
+
+static void test_scraps(void **state)
+{
+    (void)state;
+    test_seconds++;
+    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .range_size = 16 * SZ_1M});
+    capture_start();
+    if (!sim_do(scraps, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+    capture_text();
+}
+
 static void laggard(void *arg)
 {
     struct vmap_counters before = sim_counters(), now;
@@ -136,6 +176,72 @@ static void test_laggard(void **state)
         if (!sim_run(2, laggard, NULL) || !sim_shutdown())
             fail_msg("turns=%u: %s", turns, sim_failure_text());
     }
+}
+
+/* Blocks that waited for a CPU that did not call go back once it does, but for a share of memory,
+ * however many they were. */
+static void give_back(void *arg)
+{
+    uint64_t kept = page_total() / 32 / PBLOCK_OWN_PAGES / smp_cpus(), most;
+
+    (void)arg;
+    if (this_cpu_id() == 1) {
+        while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+            cpu_relax();
+        return;
+    }
+    take_pages();
+    for (unsigned i = 0; i < 8 * WAITING_MAX; i++)
+        vm_unmap_ram(map_some(), COUNT);
+    most = pblock_count();
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < 16 * WAITING_MAX; i++)
+        vm_unmap_ram(map_some(), COUNT);
+    SIM_CHECK(most > 4 * kept && pblock_count() <= kept + 64,
+              "of %lu blocks %lu are left, a share is %lu", (unsigned long)most,
+              (unsigned long)pblock_count(), (unsigned long)kept);
+    give_pages();
+}
+
+static void test_give_back(void **state)
+{
+    (void)state;
+    start(2);
+    if (!sim_run(2, give_back, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+#define SHARE_CPUS  8
+#define SHARE_RANGE (512 * SZ_1M)
+
+/* Nor more than the CPU's share of an eighth of a small range. */
+static void small_share(void *arg)
+{
+    const struct pqueue *q = this_cpu_ptr(&vmap_pqueues)->context;
+    unsigned kept = SHARE_RANGE / BLOCK_SIZE / 8 / SHARE_CPUS, n = 90 * BLOCK_PAGES / COUNT;
+
+    (void)arg;
+    take_pages();
+    for (unsigned i = 0; i < n; i++)
+        maps[i] = map_some();
+    for (unsigned i = 0; i < n; i++)
+        vm_unmap_ram(maps[i], COUNT);
+    for (unsigned i = 0; i < CHURN; i++)
+        vm_unmap_ram(map_some(), COUNT);
+    SIM_CHECK(q->peak > 4 * kept && q->empty_blocks <= kept + PBLOCK_STEP_MAX,
+              "%u empty blocks are kept, a share is %u; %u have waited", q->empty_blocks, kept,
+              q->peak);
+    give_pages();
+}
+
+static void test_small_share(void **state)
+{
+    (void)state;
+    test_seconds++;
+    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M, .cpus = SHARE_CPUS});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .range_size = SHARE_RANGE});
+    if (!sim_do(small_share, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
 }
 
 #define LATE_PAUSES 60000 /* between two calls of a CPU that is late */
@@ -470,14 +576,102 @@ static void test_untaken(void **state)
         fail_msg("%s", sim_failure_text());
 }
 
+/* The queue of a CPU's handlers is emptied by its task while they come. */
+static void handler(void)
+{
+    void *p[3];
+
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+        p[i] = map_some();
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+        vm_unmap_ram(p[i], COUNT);
+}
+
+static void drain_all(void *arg)
+{
+    (void)arg;
+    take_pages();
+    sim_irq_storm(handler, 20);
+    for (unsigned i = 0; i < 200; i++)
+        vmap_quiesce();
+    sim_irq_storm(NULL, 0);
+    SIM_CHECK(vmap_selfcheck(), "not sound");
+    give_pages();
+}
+
+static void test_drain_under_handlers(void **state)
+{
+    bool sound;
+
+    (void)state;
+    start(1);
+    sound = sim_do(drain_all, NULL);
+    sim_irq_storm(NULL, 0);
+    if (!sound || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
+/* A CPU that halts or calls answers a shortage, with all blocks but the active one, but not from a
+ * handler, which came over who knows what, nor in the middle of something. */
+static void at_rest(void *arg)
+{
+    struct pqueue *q = this_cpu_ptr(&vmap_pqueues)->context;
+    uint32_t before = q->answered;
+
+    (void)arg;
+    take_pages();
+    for (unsigned i = 0; i < 32; i++)
+        maps[i] = map_some();
+    for (unsigned i = 0; i < 32; i++)
+        vm_unmap_ram(maps[i], COUNT);
+    SIM_CHECK(q->blocks >= 4, "%u blocks", q->blocks);
+    sim_this->irq_depth++;
+    pblock_shortage();
+    pblock_idle_hook();
+    SIM_CHECK(q[0].answered == before && q[1].answered == before, "answered in a handler");
+    sim_this->irq_depth--;
+    q->busy++;
+    pblock_idle_hook();
+    SIM_CHECK(q[0].answered == before && q[1].answered == before + 1, "answered while busy");
+    q->busy--;
+    pblock_idle_hook();
+    SIM_CHECK(q[0].answered == before + 1, "not answered");
+    SIM_CHECK(q->blocks == 1, "%u blocks stay", q->blocks);
+    sim_this->irq_depth++;
+    pblock_shortage();
+    sim_this->irq_depth--;
+    for (unsigned i = 0; i < 2 * BLOCK_PAGES / COUNT; i++)
+        vm_unmap_ram(map_some(), COUNT);
+    SIM_CHECK(q[0].answered == before + 2, "not answered by calls");
+    give_pages();
+}
+
+static void test_at_rest(void **state)
+{
+    (void)state;
+    start(1);
+    if (!sim_do(at_rest, NULL) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_holes),        cmocka_unit_test(test_laggard),
-        cmocka_unit_test(test_hoard),        cmocka_unit_test(test_collect),
-        cmocka_unit_test(test_protection),   cmocka_unit_test(test_untaken),
-        cmocka_unit_test(test_full_blocks),  cmocka_unit_test(test_kept_in_parts),
-        cmocka_unit_test(test_safe_laggard), cmocka_unit_test(test_gives_way),
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_laggard),
+        cmocka_unit_test(test_hoard),
+        cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_protection),
+        cmocka_unit_test(test_untaken),
+        cmocka_unit_test(test_full_blocks),
+        cmocka_unit_test(test_kept_in_parts),
+        cmocka_unit_test(test_safe_laggard),
+        cmocka_unit_test(test_gives_way),
+        cmocka_unit_test(test_give_back),
+        cmocka_unit_test(test_scraps),
+        cmocka_unit_test(test_drain_under_handlers),
+        cmocka_unit_test(test_small_share),
+        cmocka_unit_test(test_at_rest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
