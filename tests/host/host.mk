@@ -124,7 +124,8 @@ tsan: ## host tests with threads under ThreadSanitizer, TSAN_RUNS=3 times
 	done
 
 tsan-once:
-	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) tsan TSAN_RUNS=1
+	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) tsan TSAN_RUNS=1 \
+		TSAN_TESTS="$(filter-out %_debug,$(TSAN_TESTS))"
 
 # Without sanitizers, which find nothing in it that the shorter runs of test-host do not, and optimised.
 simulate: ## the random driver on the simulated machine: CALLS=10^8 calls of the API, on all of the host's CPUs
