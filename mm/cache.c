@@ -111,7 +111,7 @@ static struct magazine *depot_take(struct cache *c, bool full)
     if (m != NULL) {
         WRITE_ONCE(*list, m->next);
         if (full)
-            WRITE_ONCE(c->depot_fulls, c->depot_fulls - 1);
+            SUB_ONCE(c->depot_fulls, 1);
     }
     spin_unlock_irqrestore(&c->depot_lock, flags);
     return m;
@@ -130,7 +130,7 @@ static bool depot_put(struct cache *c, struct magazine *m)
         m->next = *list;
         WRITE_ONCE(*list, m);
         if (full)
-            WRITE_ONCE(c->depot_fulls, c->depot_fulls + 1);
+            ADD_ONCE(c->depot_fulls, 1);
     }
     spin_unlock_irqrestore(&c->depot_lock, flags);
     return room;

@@ -161,7 +161,7 @@ static void slab_detach_empties_locked(struct cache *c, unsigned keep, struct li
         list_add(&slab->list, to);
         c->empties--;
         c->slabs--;
-        WRITE_ONCE(c->pages, c->pages - (1u << slab->order));
+        SUB_ONCE(c->pages, 1u << slab->order);
     }
 }
 
@@ -215,7 +215,7 @@ static unsigned slab_take_locked(struct cache *c, void **out, unsigned n)
             list_add(&slab->list, &c->full);
         }
     }
-    WRITE_ONCE(c->out, c->out + got);
+    ADD_ONCE(c->out, got);
     return got;
 }
 
@@ -224,8 +224,8 @@ static void slab_add_locked(struct cache *c, struct page *slab, unsigned out)
 {
     list_add(&slab->list, slab_is_full(slab) ? &c->full : &c->partial);
     c->slabs++;
-    WRITE_ONCE(c->pages, c->pages + (1u << slab->order));
-    WRITE_ONCE(c->out, c->out + out);
+    ADD_ONCE(c->pages, 1u << slab->order);
+    ADD_ONCE(c->out, out);
 }
 
 static void slab_unlock(struct cache *c, unsigned long flags)
@@ -292,7 +292,7 @@ void slab_free(struct cache *c, void *const *objs, unsigned n)
 
     for (unsigned i = 0; i < n; i++)
         slab_put_locked(c, objs[i]);
-    WRITE_ONCE(c->out, c->out - n);
+    SUB_ONCE(c->out, n);
     slab_detach_empties_locked(c, SLAB_MAX_EMPTY, &spare);
     slab_unlock(c, flags);
     slab_discard_list(&spare);

@@ -366,7 +366,7 @@ static unsigned pcp_pop_bulk(struct pcp *pcp, struct page **out, unsigned n)
         page_hand_out(page, 0);
         out[i] = page;
     }
-    WRITE_ONCE(pcp->count, pcp->count - n);
+    SUB_ONCE(pcp->count, n);
     return n;
 }
 

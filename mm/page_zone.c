@@ -56,7 +56,7 @@ static void zone_put_locked(struct zone *z, struct page *p, unsigned order)
     unsigned limit = page_limit(p);
 
     ASSERT_DBG((page_state(p) & ~STATE(PG_POISON, 0)) == STATE(PG_LISTED, order));
-    WRITE_ONCE(z->free, z->free + (1u << order));
+    ADD_ONCE(z->free, 1u << order);
     for (; order < limit; order++) {
         struct page *buddy = buddy_of(p, order);
 
@@ -85,7 +85,7 @@ static struct page *zone_take_block_locked(struct zone *z, unsigned order)
     zone_unlink_locked(z, p, found);
     zone_cut_locked(z, p, found, order);
     page_set_state(p, STATE(PG_LISTED, order) | page_poison_bit(p));
-    WRITE_ONCE(z->free, z->free - (1u << order));
+    SUB_ONCE(z->free, 1u << order);
     return p;
 }
 
@@ -109,7 +109,7 @@ static unsigned zone_take_singles_locked(struct zone *z, struct page **out, unsi
             out[got + i] = NULL;
         got += 1u << order;
     }
-    WRITE_ONCE(z->free, z->free - got);
+    SUB_ONCE(z->free, got);
     return got;
 }
 
@@ -159,8 +159,8 @@ static bool zone_put_batch(struct zone *z, struct page **pages)
     if (room) {
         pages[0]->list.prev = z->batches != NULL ? &z->batches->list : NULL;
         WRITE_ONCE(z->batches, pages[0]);
-        WRITE_ONCE(z->batch_count, z->batch_count + 1);
-        WRITE_ONCE(z->free, z->free + PCP_BATCH);
+        ADD_ONCE(z->batch_count, 1);
+        ADD_ONCE(z->free, PCP_BATCH);
     }
     spin_unlock_irqrestore(&z->lock, flags);
     return room;
@@ -180,8 +180,8 @@ static bool zone_take_batch(struct zone *z, struct page **out)
     if (p != NULL) {
         at = p->list.prev;
         WRITE_ONCE(z->batches, at != NULL ? list_entry(at, struct page, list) : NULL);
-        WRITE_ONCE(z->batch_count, z->batch_count - 1);
-        WRITE_ONCE(z->free, z->free - PCP_BATCH);
+        SUB_ONCE(z->batch_count, 1);
+        SUB_ONCE(z->free, PCP_BATCH);
     }
     spin_unlock_irqrestore(&z->lock, flags);
     if (p == NULL)

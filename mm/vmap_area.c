@@ -200,7 +200,7 @@ static struct vm_area *tree_cut(struct vm_area *f, uintptr_t at, uint64_t size,
         rb_propagate(rb_parent(&f->rb), augment);
         tree_insert(rest);
     }
-    WRITE_ONCE(space.free_bytes, space.free_bytes - size);
+    SUB_ONCE(space.free_bytes, size);
     return surplus;
 }
 
@@ -284,7 +284,7 @@ static void give_locked(struct vm_area *a, struct list_head *surplus)
     next = n ? area_of(n) : NULL;
     ASSERT(!prev || prev->end <= a->start);
     ASSERT(!next || a->end <= next->start);
-    WRITE_ONCE(space.free_bytes, space.free_bytes + area_size(a));
+    ADD_ONCE(space.free_bytes, area_size(a));
     if (prev && prev->end == a->start) {
         prev->end = a->end;
         list_add(&a->list, surplus);

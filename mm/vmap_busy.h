@@ -116,7 +116,7 @@ static inline void busy_link(struct busy_tree *t, struct vm_area *a)
     }
     rb_link(&a->rb, parent, link);
     rb_insert_fixup(&t->root, &a->rb, NULL);
-    WRITE_ONCE(t->count, t->count + 1); /* partner: node_busy_count() */
+    ADD_ONCE(t->count, 1); /* partner: node_busy_count() */
 }
 
 /* With the lock: the area with the highest start at or below addr. */

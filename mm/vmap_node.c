@@ -144,7 +144,7 @@ struct vm_area *node_pool_take(uint64_t size, uint64_t align)
         a = list_first_entry(&p->list, struct vm_area, list);
         if (IS_ALIGNED(a->start, align)) {
             list_del(&a->list);
-            WRITE_ONCE(p->len, p->len - 1);
+            SUB_ONCE(p->len, 1);
         } else {
             /* Another one may suit next time (Linux does the same). */
             list_del(&a->list);
@@ -184,7 +184,7 @@ static void busy_hide(struct busy_tree *t, struct vm_area *a)
         rb_erase(&t->root, &a->rb, NULL);
         a->state = AREA_ALONE;
     }
-    WRITE_ONCE(t->count, t->count - 1);
+    SUB_ONCE(t->count, 1);
 }
 
 void node_busy_reserve(struct vm_area *a)
@@ -495,7 +495,7 @@ void node_settle(struct list_head *list)
             struct pool *p = &n->pool.size[((a->end - a->start) >> PAGE_SHIFT) - 1];
 
             list_add(&a->list, &p->list);
-            WRITE_ONCE(p->len, p->len + 1);
+            ADD_ONCE(p->len, 1);
             if (++held == SETTLE_CHUNK) {
                 spin_unlock_irqrestore(&n->pool.lock, flags);
                 locked = NULL;
@@ -535,7 +535,7 @@ void node_pool_decay(bool all)
                 list_del(&a->list);
                 list_add(&a->list, &out);
             }
-            WRITE_ONCE(p->len, p->len - count);
+            SUB_ONCE(p->len, count);
             spin_unlock_irqrestore(&n->pool.lock, flags);
             area_space_give_list(&out);
         }

@@ -248,7 +248,7 @@ static void settle(struct list_head *list, uint64_t pages)
 
 static void report_pass(uint64_t begin, uint64_t areas, uint64_t pages)
 {
-    WRITE_ONCE(purge.purges, purge.purges + 1);
+    ADD_ONCE(purge.purges, 1);
     purge.last.areas = areas;
     purge.last.pages = pages;
     purge.last.cycles = rdtsc() - begin;

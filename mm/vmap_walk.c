@@ -63,7 +63,7 @@ static void insert(struct busy_tree *t, struct vm_area *a, uintptr_t start, uint
     link = sorted_link(t, a);
     a->next_sorted = *link;
     STORE_RELEASE(*link, a); /* partner: walk_take_freed() */
-    WRITE_ONCE(walk.free_bytes, walk.free_bytes - (end - start));
+    SUB_ONCE(walk.free_bytes, end - start);
 }
 
 /* With the lock: the lowest area that ends above addr. */
@@ -142,9 +142,9 @@ void walk_give_list(struct list_head *list)
     list_for_each_entry (a, list, list) {
         WRITE_ONCE(*sorted_link(t, a), a->next_sorted);
         rb_erase(&t->root, &a->rb, NULL);
-        WRITE_ONCE(walk.free_bytes, walk.free_bytes + (a->end - a->start));
+        ADD_ONCE(walk.free_bytes, a->end - a->start);
         if (a->state == AREA_RESERVED) /* never freed: taken out by the purge itself */
-            WRITE_ONCE(t->count, t->count - 1);
+            SUB_ONCE(t->count, 1);
         a->state = AREA_ALONE;
     }
     WRITE_ONCE(walk.longest_hold, MAX(walk.longest_hold, rdtsc() - begin));

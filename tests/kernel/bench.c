@@ -154,7 +154,7 @@ static void pass_begin(struct bench_cpu *bc)
 {
     bc->w.loop = 0;
     WRITE_ONCE(bc->chunk, 0);
-    WRITE_ONCE(bc->started, bc->started + 1);
+    ADD_ONCE(bc->started, 1);
 }
 
 /* Operations of a pass in which each has a time of its own. */

@@ -30,7 +30,7 @@ static void look_until_stopped(void *arg)
         if (find_vm_area(addr + 2 * PAGE_SIZE, &info)) {
             size_t offset = (size_t)(addr + 2 * PAGE_SIZE - (char *)info.start);
 
-            WRITE_ONCE(look.seen, look.seen + 1);
+            ADD_ONCE(look.seen, 1);
             /* If the guess was wrong it lies in the area beside, which is one of ours too. */
             if (offset >= info.size || info.size != PAGES * PAGE_SIZE ||
                 info.kind != VM_KIND_ALLOC || !info.caller)
