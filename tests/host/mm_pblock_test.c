@@ -30,17 +30,24 @@ static struct page *pages[COUNT];
 static void *maps[MAPS];
 static uint32_t stop;
 
-static void start_turns(unsigned cpus, bool turns)
+/* range: bytes of addresses, 0: the usual ones. */
+static void start_in(unsigned cpus, uint64_t range, bool turns)
 {
     test_seconds++;
     stop = 0;
     sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M, .cpus = cpus, .turns = turns});
-    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP});
+    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .range_size = range});
 }
 
 static void start(unsigned cpus)
 {
-    start_turns(cpus, false);
+    start_in(cpus, 0, false);
+}
+
+static void run(unsigned cpus, void (*fn)(void *), void *arg)
+{
+    if (!sim_run(cpus, fn, arg) || !sim_shutdown())
+        fail_msg("%s", sim_failure_text());
 }
 
 static void *map_some(void)
@@ -99,8 +106,7 @@ static void test_holes(void **state)
 {
     (void)state;
     start(1);
-    if (!sim_do(holes, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, holes, NULL);
 }
 
 #define SCRAP (BLOCK_PAGES % COUNT) /* pages that COUNT after COUNT leave of a block */
@@ -133,12 +139,9 @@ static void scraps(void *arg)
 static void test_scraps(void **state)
 {
     (void)state;
-    test_seconds++;
-    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M});
-    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .range_size = 16 * SZ_1M});
+    start_in(1, 16 * SZ_1M, false);
     capture_start();
-    if (!sim_do(scraps, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, scraps, NULL);
     capture_text();
 }
 
@@ -172,7 +175,7 @@ static void test_laggard(void **state)
 {
     (void)state;
     for (unsigned turns = 0; turns < 2; turns++) {
-        start_turns(2, turns);
+        start_in(2, 0, turns);
         if (!sim_run(2, laggard, NULL) || !sim_shutdown())
             fail_msg("turns=%u: %s", turns, sim_failure_text());
     }
@@ -207,8 +210,7 @@ static void test_give_back(void **state)
 {
     (void)state;
     start(2);
-    if (!sim_run(2, give_back, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(2, give_back, NULL);
 }
 
 #define SHARE_CPUS  8
@@ -237,11 +239,8 @@ static void small_share(void *arg)
 static void test_small_share(void **state)
 {
     (void)state;
-    test_seconds++;
-    sim_machine(&(struct sim_options){.seed = 1, .ram = 64 * SZ_1M, .cpus = SHARE_CPUS});
-    sim_boot(&(struct sim_boot){.design = DESIGN_METALMAP, .range_size = SHARE_RANGE});
-    if (!sim_do(small_share, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    start_in(SHARE_CPUS, SHARE_RANGE, false);
+    run(1, small_share, NULL);
 }
 
 #define LATE_PAUSES 60000 /* between two calls of a CPU that is late */
@@ -281,9 +280,8 @@ static uint64_t most_blocks(bool turns)
 {
     uint64_t most = 0;
 
-    start_turns(2, turns);
-    if (!sim_run(2, late, &most) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    start_in(2, 0, turns);
+    run(2, late, &most);
     return most;
 }
 
@@ -391,8 +389,7 @@ static void test_full_blocks(void **state)
 {
     (void)state;
     start_safe(1, 64 * SZ_1M);
-    if (!sim_do(full_blocks, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, full_blocks, NULL);
 }
 
 static void *unguarded(unsigned n)
@@ -439,8 +436,7 @@ static void test_kept_in_parts(void **state)
 {
     (void)state;
     start_safe(1, 64 * SZ_1M);
-    if (!sim_do(kept_in_parts, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, kept_in_parts, NULL);
 }
 
 /* What waits with its frames, small areas and large ones, while CPU 1 does not call: as much as
@@ -476,8 +472,7 @@ static void test_safe_laggard(void **state)
     for (unsigned i = 0; i < ARRAY_SIZE(each); i++) {
         start_safe(2, 160 * SZ_1M);
         stop = 0;
-        if (!sim_run(2, safe_laggard, (void *)&each[i]) || !sim_shutdown())
-            fail_msg("%s", sim_failure_text());
+        run(2, safe_laggard, (void *)&each[i]);
     }
 }
 
@@ -517,8 +512,7 @@ static void test_collect(void **state)
     (void)state;
     start(2);
     stop = hoarded = 0;
-    if (!sim_run(2, collect, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(2, collect, NULL);
 }
 
 #define TURNS 64
@@ -554,8 +548,7 @@ static void test_protection(void **state)
 {
     (void)state;
     start(1);
-    if (!sim_do(protection, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, protection, NULL);
 }
 
 /* A block that became active, and of which nothing was taken for want of frames, goes back. */
@@ -572,8 +565,7 @@ static void test_untaken(void **state)
 {
     (void)state;
     start(1);
-    if (!sim_do(untaken, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, untaken, NULL);
 }
 
 /* The queue of a CPU's handlers is emptied by its task while they come. */
@@ -650,8 +642,7 @@ static void test_at_rest(void **state)
 {
     (void)state;
     start(1);
-    if (!sim_do(at_rest, NULL) || !sim_shutdown())
-        fail_msg("%s", sim_failure_text());
+    run(1, at_rest, NULL);
 }
 
 int main(void)

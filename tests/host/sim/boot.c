@@ -103,7 +103,6 @@ void sim_boot(const struct sim_boot *b)
         must(sim_do(boot, &copy), "mm/ did not start");
 }
 
-/* On every CPU at once: what is deferred and cached there goes back. */
 struct vmap_counters sim_counters(void)
 {
     struct vmap_counters c;
@@ -112,6 +111,7 @@ struct vmap_counters sim_counters(void)
     return c;
 }
 
+/* On every CPU at once: what is deferred and cached there goes back. */
 static void quiesce(void *arg)
 {
     vmap_quiesce();
