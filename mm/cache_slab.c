@@ -228,9 +228,14 @@ static void slab_add_locked(struct cache *c, struct page *slab, unsigned out)
     ADD_ONCE(c->out, out);
 }
 
+static bool slab_lists_have_free(const struct cache *c)
+{
+    return !list_empty(&c->partial) || !list_empty(&c->empty);
+}
+
 static void slab_unlock(struct cache *c, unsigned long flags)
 {
-    bool has_free = !list_empty(&c->partial) || !list_empty(&c->empty);
+    bool has_free = slab_lists_have_free(c);
 
     if (has_free != c->has_free)
         WRITE_ONCE(c->has_free, has_free);
@@ -381,7 +386,7 @@ bool slab_check(struct cache *c)
     before = k.slabs;
     slab_check_list(&k, &c->partial, 1);
     slab_check_list(&k, &c->full, 2);
-    if (c->has_free != (!list_empty(&c->partial) || !list_empty(&c->empty))) {
+    if (c->has_free != slab_lists_have_free(c)) {
         k.sound = false;
         kprintf("# cache_check: %s: has free objects, or none, and does not know\n", c->name);
     }

@@ -98,7 +98,7 @@ static uint64_t visit_batches(struct check *c, const struct zone *z, visit_t *vi
         for (; at != NULL && n < PCP_BATCH; at = at->next, n++) {
             struct page *p = list_entry(at, struct page, list);
 
-            if (&page_zones[p->node] != z)
+            if (p->node != z - page_zones)
                 complain(c, p, "is in a batch of another node");
             visit(c, p);
         }

@@ -7,8 +7,8 @@
  * everything that is not the first page of a block, and of memory that is not managed at all.
  *
  *   HEAD    allocated, first page of its block            written by: its owner
- *   LISTED  free, in a per-CPU list, in a zone's batch, or  its list's CPU, who took the batch
- *           between two places
+ *   LISTED  free, in a per-CPU list or a zone's batch,     who took it off its last place
+ *           or between two places
  *   BUDDY   free, first page of a block in a zone's list   under the zone's lock
  *
  * POISON may be set beside LISTED, BUDDY and 0 on every free page (debug builds).

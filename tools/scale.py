@@ -9,7 +9,7 @@ what else the host does meets both. Other numbers are booted once. Loops follow 
 pass takes at least --seconds. Contentions and interrupts are those during the untimed passes, of all
 runs together, for each million operations.
 
-The test "private" calls nothing and shares nothing: its ratio is what the machine itself leaves of
+The test "private" allocates nothing and shares nothing: its ratio is what the machine itself leaves of
 a rate when so many CPUs take turns on the host's cores. "of private" is a test's ratio divided by
 it. A busy host favours the machine with more threads. So the ratio is also given for a second of
 CPU time that QEMU got (column "by CPU time"); "cores" is how many host cores it got in the compared

@@ -1,8 +1,8 @@
 /*
- * private: eight random numbers from the worker's own state. It calls nothing and shares nothing,
- * so what is missing of N times one CPU's rate is what the machine takes: an emulator whose CPUs
- * take turns on fewer real ones, a hypervisor, a clock that falls when more cores work. No design
- * can have more; tools/scale.py sets the others against it.
+ * private: eight random numbers from the worker's own state. It allocates nothing and shares
+ * nothing, so what is missing of N times one CPU's rate is what the machine takes: an emulator
+ * whose CPUs take turns on fewer real ones, a hypervisor, a clock that falls when more cores work.
+ * No design can have more; tools/scale.py sets the others against it.
  */
 #include "tests/kernel/ktest.h"
 
