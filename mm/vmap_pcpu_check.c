@@ -7,6 +7,7 @@
 #include "mm/vmap_frames.h"
 #include "mm/vmap_internal.h"
 #include "mm/vmap_pcpu.h"
+#include <arch/atomic.h>
 #include <arch/smp.h>
 
 static const char *check_block(const struct pblock *b, const struct pqueue *q)
@@ -37,7 +38,7 @@ static const char *check_block(const struct pblock *b, const struct pqueue *q)
     if (b->waiting_pages && bitmap_weight(b->waiting, BLOCK_PAGES) != b->waiting_pages)
         return "freed slots miscounted";
     for (unsigned w = 0; w < BITMAP_WORDS(BLOCK_PAGES); w++) {
-        uint64_t bits = b->remote[w];
+        uint64_t bits = READ_ONCE(b->remote[w]);
 
         for (; bits; bits &= bits - 1)
             live += b->slots[w * 64 + (unsigned)__builtin_ctzll(bits)].span;

@@ -124,7 +124,7 @@ struct page *table_unlink_leaf(uintptr_t addr)
     if (!vmap_table_top)
         return NULL;
     slot = &vmap_table_top[(addr - vmap_start) >> LEAF_SHIFT];
-    leaf = *slot;
+    leaf = READ_ONCE(*slot);
     if (leaf == empty_leaf)
         return NULL;
     STORE_RELEASE(*slot, empty_leaf);
@@ -139,7 +139,7 @@ void table_set(uintptr_t start, uintptr_t end, struct vmap_owner *owner)
         struct vmap_owner **leaf;
 
         a -= BLOCK_SIZE;
-        leaf = vmap_table_top[(a - vmap_start) >> LEAF_SHIFT];
+        leaf = READ_ONCE(vmap_table_top[(a - vmap_start) >> LEAF_SHIFT]);
         ASSERT(leaf != empty_leaf);
         STORE_RELEASE(leaf[(a - vmap_start) / BLOCK_SIZE % LEAF_ENTRIES], owner);
     }
@@ -273,13 +273,14 @@ static uint64_t check_owner(const struct vmap_owner *o, uintptr_t addr)
 
 bool table_check(uint64_t *bytes, uint64_t *areas)
 {
-    uintptr_t end = vmap_start + MIN(vmap_end - vmap_start, (uint64_t)leaves_end << LEAF_SHIFT);
+    uint64_t reached = (uint64_t)READ_ONCE(leaves_end) << LEAF_SHIFT;
+    uintptr_t end = vmap_start + MIN(vmap_end - vmap_start, reached);
 
     for (uintptr_t addr = vmap_start; addr < end;) {
         struct vmap_owner *o = table_lookup(addr);
         uint64_t size = BLOCK_SIZE;
 
-        if (vmap_table_top[(addr - vmap_start) >> LEAF_SHIFT] == empty_leaf) {
+        if (READ_ONCE(vmap_table_top[(addr - vmap_start) >> LEAF_SHIFT]) == empty_leaf) {
             size = BIT(LEAF_SHIFT);
         } else if (o != &nobody) {
             size = check_owner(o, addr);

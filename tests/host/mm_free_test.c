@@ -20,36 +20,59 @@
 #define UNDER_TSAN false
 #endif
 
-static void test_free_running(void **state)
+/* The seed's plan, for CPUs that run at once. */
+static void run_free(uint64_t seed, unsigned cpus_min, bool brief)
+{
+    struct driver_plan p;
+
+    driver_plan_for(&p, seed);
+    p.machine.free_running = true;
+    p.machine.no_oracle = UNDER_TSAN;
+    p.machine.cpus = MAX(p.machine.cpus, cpus_min);
+    p.ops = brief ? 1 + p.ops % 4 : 4 * p.ops;
+    if (!driver_run(&p)) {
+        driver_print_plan(&p);
+        fail_msg("%s: %s", sim_rule_names[sim_failure()], sim_failure_text());
+    }
+}
+
+static unsigned schedules(unsigned otherwise)
 {
     const char *n = getenv("MM_SCHEDULES");
-    unsigned runs = n && *n ? (unsigned)atoi(n) : 40;
+
+    return n && *n ? (unsigned)atoi(n) : otherwise;
+}
+
+static void test_free_running(void **state)
+{
+    unsigned runs = schedules(40);
 
     (void)state;
-    for (unsigned i = 0; i < runs; i++) {
-        struct driver_plan p;
+    for (unsigned i = 0; i < runs; i++)
+        run_free(test_seed() + i, 3, false);
+}
 
-        driver_plan_for(&p, test_seed() + i);
-        p.machine.free_running = true;
-        p.machine.no_oracle = UNDER_TSAN;
-        if (p.machine.cpus < 3)
-            p.machine.cpus += 2;
-        p.ops *= 4;
-        if (!driver_run(&p)) {
-            driver_print_plan(&p);
-            fail_msg("%s: %s", sim_rule_names[sim_failure()], sim_failure_text());
-        }
-    }
-    fprintf(stderr, "free: %u runs, %lu API calls (%lu operations), %lu interrupts, oracle %s\n",
-            runs, (unsigned long)sim_stats.calls, (unsigned long)driver_stats.operations,
-            (unsigned long)sim_stats.interrupts, UNDER_TSAN ? "off" : "on");
+/* What is made when first needed is made by several at once only at the start. */
+static void test_first_uses(void **state)
+{
+    unsigned runs = schedules(150);
+
+    (void)state;
+    for (unsigned i = 0; i < runs; i++)
+        run_free(test_seed() + i, 8, true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_free_running),
+        cmocka_unit_test(test_first_uses),
     };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    fprintf(stderr, "free: %lu runs, %lu API calls (%lu operations), %lu interrupts, oracle %s\n",
+            (unsigned long)sim_stats.schedules, (unsigned long)sim_stats.calls,
+            (unsigned long)driver_stats.operations, (unsigned long)sim_stats.interrupts,
+            UNDER_TSAN ? "off" : "on");
+    return failed;
 }

@@ -37,6 +37,7 @@
 #define HANG_STEPS_DEFAULT 2000000
 #define WORKING_POINTS     64
 #define RUN_STEPS_MAX      60000000
+#define FREE_TURN          64 /* marked points, mean: threads are more than the host has CPUs */
 
 struct sim_options sim_opt;
 struct sim_cpu sim_cpus[SIM_MAX_CPUS];
@@ -56,6 +57,8 @@ struct fiber {
     int64_t turn;    /* budget at the turn's start */
     uint64_t points; /* passed since its last pause */
     uint64_t timer;  /* in steps, when an interrupt comes; 0: none */
+    struct rng rng;  /* of a CPU that runs free */
+    int64_t storm;   /* marked points until its next interrupt */
 };
 static struct fiber fibers[SIM_MAX_CPUS];
 static void *main_sp;
@@ -76,6 +79,7 @@ static uint64_t trail;     /* hash of who ran when */
 static uint64_t pauses;    /* in a row by CPUs that do nothing else */
 static void (*storm_fn)(void), (*nmi_fn)(void);
 static uint32_t storm_every, nmi_every;
+static pthread_barrier_t all_there; /* CPUs that run free start together */
 
 /* Saves the callee-saved registers on the old stack, and takes them from the new one. */
 void sim_fiber_switch(void **save_sp, void *load_sp);
@@ -315,16 +319,21 @@ static void pending_handler(struct sim_cpu *c)
         sim_serve_calls(c);
 }
 
-/* A CPU's own counter, so that CPUs that run free share nothing. */
-static void free_storm(struct sim_cpu *c)
+/* By a CPU's own numbers, so that CPUs that run free share nothing. */
+static void free_turn(struct sim_cpu *c)
 {
-    c->budget = INT32_MAX;
-    if (!storm_every)
-        return;
-    c->budget = storm_every / 2 +
-                (uint32_t)((c->interrupts + c->id) * 0x9e3779b97f4a7c15ULL >> 40) % storm_every;
-    if (!c->irq_off)
+    struct fiber *f = &fibers[c->id];
+    bool interrupt = false;
+
+    if (storm_every && (f->storm -= f->turn) < 0) {
+        f->storm = (int64_t)(storm_every / 2 + rng_below(&f->rng, storm_every));
+        interrupt = !c->irq_off;
+    }
+    c->budget = f->turn = 1 + (int64_t)rng_below(&f->rng, 2 * FREE_TURN);
+    if (interrupt)
         run_handler(c, storm_handler);
+    else
+        sched_yield();
 }
 
 static bool due(uint32_t every)
@@ -343,7 +352,7 @@ void sim_point_slow(struct sim_cpu *c)
     if (c->budget >= 0)
         return;
     if (sim_opt.free_running) {
-        free_storm(c);
+        free_turn(c);
         return;
     }
     if (!c->irq_off && due(storm_every))
@@ -552,8 +561,14 @@ static void run_by_schedule(void)
 
 static void *thread_main(void *arg)
 {
+    struct fiber *f;
+
     sim_this = arg;
-    sim_this->budget = storm_every ? storm_every : INT32_MAX;
+    f = &fibers[sim_this->id];
+    rng_seed(&f->rng, sim_opt.seed + sim_this->id);
+    f->storm = storm_every;
+    f->turn = sim_this->budget = 0;
+    pthread_barrier_wait(&all_there);
     run_cpu(sim_this);
     return NULL;
 }
@@ -562,6 +577,7 @@ static void run_free(void)
 {
     pthread_t threads[SIM_MAX_CPUS];
 
+    pthread_barrier_init(&all_there, NULL, running);
     for (unsigned i = 0; i < running; i++)
         fibers[i].idle = i >= active;
     for (unsigned i = 0; i < running; i++)
@@ -571,6 +587,7 @@ static void run_free(void)
         }
     for (unsigned i = 0; i < running; i++)
         pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&all_there);
 }
 
 bool sim_run(unsigned n, void (*fn)(void *arg), void *arg)
