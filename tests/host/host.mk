@@ -136,13 +136,4 @@ simulate: ## the random driver on the simulated machine: CALLS=10^8 calls of the
 build-fuzz: $(HOST_FUZZERS:%=$(FUZZ_OUT)/%)
 
 fuzz: build-fuzz ## fuzzers, each for SECONDS=60
-	$(Q)for f in $(HOST_FUZZERS); do \
-		mkdir -p $(FUZZ_OUT)/$$f.corpus; \
-		dict=tests/host/$$f.dict; \
-		echo "fuzz: $$f for $(SECONDS) s"; \
-		timeout $$(($(SECONDS) + 60)) $(FUZZ_OUT)/$$f -max_total_time=$(SECONDS) -timeout=10 \
-			$$(test -f $$dict && echo -dict=$$dict) -print_final_stats=1 -artifact_prefix=$(FUZZ_OUT)/$$f. $(FUZZ_OUT)/$$f.corpus \
-			>$(FUZZ_OUT)/$$f.log 2>&1 || \
-			{ tail -n 40 $(FUZZ_OUT)/$$f.log; echo "fuzz: $$f FAILED, log $(FUZZ_OUT)/$$f.log"; exit 1; }; \
-		grep -h 'number_of_executed_units\|cov:' $(FUZZ_OUT)/$$f.log | tail -n 2; \
-	done
+	$(Q)sh tests/host/fuzz.sh $(FUZZ_OUT) $(SECONDS) $(HOST_FUZZERS)
