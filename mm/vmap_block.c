@@ -242,8 +242,12 @@ enum block_result block_unmap(uintptr_t addr, unsigned count)
     b->dirty_max = (uint16_t)MAX((unsigned)b->dirty_max, slot + count);
     b->dirty += size;
     last = b->dirty == BLOCK_PAGES;
-    if (last)
+    if (last) {
+        /* On no list until it is a freed area: what waits in it must not be missed meanwhile. */
+        purge_note_pending(b->area->start + b->dirty_min * PAGE_SIZE,
+                           b->area->start + b->dirty_max * PAGE_SIZE);
         b->dead = true;
+    }
     spin_unlock_irqrestore(&b->lock, flags);
     if (!last)
         return BLOCK_OK;

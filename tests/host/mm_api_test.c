@@ -1,7 +1,7 @@
 /*
  * mm_api_test.c: the edges of mm/vmalloc.h, in each design: before the start and after the end, in
  * NMI, arguments that are refused, words about addresses, the list of areas, reading over holes,
- * notifiers, permanent areas, leaks at the end.
+ * notifiers, permanent areas, leaks at the end, and vm_unmap_aliases while a block ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -784,15 +784,74 @@ static void test_leaks(void **state)
     in_each_design(leaks_small, false);
 }
 
+/* ---- vm_unmap_aliases while a block ends ---- */
+
+#define PART 64 /* pages; the blocks of vm_map_ram have a multiple of it */
+
+static uint32_t ended;
+
+static void end_blocks(void)
+{
+    void *parts[2 * BLOCK_PAGES / PART];
+
+    take_pages(PART);
+    for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
+        parts[i] = vm_map_ram(pages, PART, VM_ANY_NODE);
+        SIM_CHECK(parts[i], "no memory");
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
+        vm_unmap_ram(parts[i], PART);
+    for (unsigned i = 0; i < PART; i++)
+        free_page(pages[i]);
+}
+static void end_blocks_or_flush(void *arg)
+{
+    (void)arg;
+    if (this_cpu_id() == 0) {
+        end_blocks();
+        STORE_RELEASE(ended, 1);
+        return;
+    }
+    while (!LOAD_ACQUIRE(ended)) {
+        vm_unmap_aliases();
+        cpu_relax();
+    }
+}
+
+/* What was unmapped in a block is flushed, wherever the block is on its way to the freed areas:
+ * the oracle judges each call, by another CPU and by a handler over the last vm_unmap_ram. */
+static void test_block_ends(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(designs); i++)
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+            bool storm = seed % 2;
+
+            test_seconds++;
+            sim_machine(&(struct sim_options){.seed = seed, .ram = 32 * SZ_1M, .cpus = 2});
+            sim_boot(&designs[i]);
+            ended = 0;
+            if (storm)
+                sim_irq_storm(vm_unmap_aliases, 20);
+            if (!sim_run(storm ? 1 : 2, end_blocks_or_flush, NULL))
+                fail_msg("design %s, mix %#x, seed %lu: %s", vmap_design_names[designs[i].design],
+                         designs[i].mix, (unsigned long)seed, sim_failure_text());
+            sim_irq_storm(NULL, 0);
+            if (!sim_shutdown())
+                fail_msg("%s", sim_failure_text());
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_down),      cmocka_unit_test(test_nmi),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_ioremap),
-        cmocka_unit_test(test_huge),      cmocka_unit_test(test_words),
-        cmocka_unit_test(test_list),      cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_shortage),  cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_permanent), cmocka_unit_test(test_leaks),
+        cmocka_unit_test(test_down),       cmocka_unit_test(test_nmi),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_ioremap),
+        cmocka_unit_test(test_huge),       cmocka_unit_test(test_words),
+        cmocka_unit_test(test_list),       cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_shortage),   cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_permanent),  cmocka_unit_test(test_leaks),
+        cmocka_unit_test(test_block_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
