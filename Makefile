@@ -166,7 +166,7 @@ findings: $(O)/kernel.elf | need-run ## what was found about vmalloc from 2010 t
 
 # ---- tests ----
 
-test: test-host tsan-once model test-qemu ## all tests that a change must pass
+test: check test-host tsan-once model test-qemu ## all tests that a change must pass
 
 # test-host, tsan and fuzz come from tests/host/host.mk, test-qemu and test-full from
 # tests/qemu/qemu.mk; tests/model/model.mk adds its own to test and test-full.

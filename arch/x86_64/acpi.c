@@ -123,24 +123,18 @@ static void print_madt(const struct madt_result *r)
 }
 
 /* All CPUs of the MADT but the calling one. */
-static void keep_others(const struct madt_cpu *cpus, unsigned n)
+static void keep_others(struct madt_cpu *cpus, unsigned n)
 {
     struct acpi_cpu *others = early_virt(acpi.others);
     uint32_t self = apic_initial_id();
-    bool seen = false;
-    unsigned i;
 
-    for (i = 0; i < n; i++) {
-        if (cpus[i].apic_id == self) {
-            seen = true;
-            continue;
-        }
-        others[acpi.n_others].apic_id = cpus[i].apic_id;
-        others[acpi.n_others].uid = cpus[i].uid;
-        others[acpi.n_others].node = acpi.has_srat ? srat_cpu_node(&acpi.srat, cpus[i].apic_id) : 0;
-        acpi.n_others++;
+    acpi.n_others = madt_others(cpus, n, self);
+    for (unsigned i = 0; i < acpi.n_others; i++) {
+        others[i].apic_id = cpus[i].apic_id;
+        others[i].uid = cpus[i].uid;
+        others[i].node = acpi.has_srat ? srat_cpu_node(&acpi.srat, cpus[i].apic_id) : 0;
     }
-    if (!seen)
+    if (acpi.n_others == n)
         kprintf("# acpi: the boot CPU (APIC ID %u) is not in the MADT\n", self);
     if (acpi.has_srat)
         acpi.boot_node = srat_cpu_node(&acpi.srat, self);

@@ -117,6 +117,17 @@ err_t madt_parse(const uint8_t *t, size_t size, bool x2apic, struct madt_cpu *ou
     return OK;
 }
 
+unsigned madt_others(struct madt_cpu *cpus, unsigned n, uint32_t self)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (cpus[i].apic_id != self)
+            cpus[left++] = cpus[i];
+    }
+    return left;
+}
+
 bool madt_ioapic(const uint8_t *t, size_t size, unsigned n, phys_addr_t *addr)
 {
     struct acpi_walk w;

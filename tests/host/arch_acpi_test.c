@@ -731,6 +731,34 @@ static void srat_many_nodes(void **state)
     assert_int_equal(map[2].node, 0);
 }
 
+/* The boot CPU is who reads the table: neither the first in it, nor ID 0, and perhaps not there. */
+static void madt_boot_cpu(void **state)
+{
+    static const struct {
+        uint32_t self;
+        unsigned left;
+        uint32_t others[4];
+    } cases[] = {{2, 3, {0, 1, 3}}, {3, 3, {2, 0, 1}}, {0, 3, {2, 1, 3}}, {7, 4, {2, 0, 1, 3}}};
+    static const uint8_t ids[] = {2, 0, 1, 3};
+    struct madt_result r;
+
+    (void)state;
+    for (unsigned c = 0; c < ARRAY_SIZE(cases); c++) {
+        struct table t = new_madt();
+        struct madt_cpu cpus[4];
+
+        for (unsigned i = 0; i < ARRAY_SIZE(ids); i++)
+            madt_lapic(&t, (uint8_t)(10 + ids[i]), ids[i], 1);
+        assert_int_equal(parse_ok(&t, false, cpus, 4, &r), 4);
+        assert_int_equal(madt_others(cpus, 4, cases[c].self), cases[c].left);
+        for (unsigned i = 0; i < cases[c].left; i++) {
+            assert_int_equal(cpus[i].apic_id, cases[c].others[i]);
+            assert_int_equal(cpus[i].uid, 10 + cases[c].others[i]);
+        }
+    }
+    assert_int_equal(madt_others(NULL, 0, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -739,6 +767,7 @@ int main(void)
         cmocka_unit_test(madt_many),
         cmocka_unit_test(madt_lengths),
         cmocka_unit_test(madt_header),
+        cmocka_unit_test(madt_boot_cpu),
         cmocka_unit_test(madt_other_entries),
         cmocka_unit_test(find_tables),
         cmocka_unit_test(bad_roots),

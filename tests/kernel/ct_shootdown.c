@@ -66,7 +66,7 @@ static void owner_free(void *arg)
 
 KTEST(flush_pairs, "E4: after a flush by any CPU no other CPU has a translation")
 {
-    unsigned rounds = (unsigned)MIN(kt_scaled(4), (uint64_t)kt_cpus());
+    unsigned rounds = (unsigned)MIN(MAX(kt_scaled(4), 4UL), (uint64_t)kt_cpus());
     struct owner o = {.page = alloc_page()};
 
     KT_ASSERT(o.page);

@@ -71,7 +71,7 @@ def config_of(row, build, number):
     config = run.Config(
         smp=row.smp, mem=row.mem, cpu=row.cpu, machine=row.machine, boot=row.boot, icount=row.icount,
         accel="kvm" if os.environ.get("ACCEL") == "kvm" and not row.icount else row.accel,
-        serial=row.serial, args=row.options, build=build,
+        serial=row.serial, args=row.options, build=os.path.join(build, row.build),
         qemu=os.environ.get("QEMU") or "qemu-system-x86_64",
         qemu_args=[a.format(**paths) for a in row.qemu_args],
         name=f"matrix-{row.name}" + (f"-{number + 1}" if row.runs > 1 else ""))

@@ -48,6 +48,7 @@ class Row:
     start_us: int = None  # at most, to start the other CPUs
     means: tuple = ()  # (test, most): limits of the mean of op=pair
     # How it is run.
+    build: str = ""  # "debug": a kernel with CONFIG_DEBUG (qemu.mk)
     tier: str = "quick"
     runs: int = 1  # more than one: their figures must be the same
     alone: bool = None  # nothing runs beside it; None: if it has many CPUs
@@ -102,6 +103,8 @@ MACHINES = [
     Row("pvh-qemu64", cpu="qemu64", options=ALL, levels=4),
     Row("sparse-apic-ids", smp="6,sockets=2,cores=3,threads=1", options=ALL,
         apic_ids=(0, 1, 2, 4, 5, 6)),
+    Row("sparse-2024", smp="6,sockets=2,cores=3,threads=1", options=f"{ALL} design=2024",
+        apic_ids=(0, 1, 2, 4, 5, 6)),
     Row("smp255", smp="255", mem="2G", options=ALL, timeout=600),
     Row("second-madt", qemu_args=("-acpitable", "sig=APIC,data={second_madt}"),
         lines=(r"more than one MADT",)),
@@ -116,6 +119,8 @@ OPTIONS = [
     Row("maxcpus", smp="4", options=f"{SHORT} maxcpus=2", cpus=2, lines=(r"^# smp: using 2 of 4 CPUs",)),
     Row("small-vmalloc",
         options=f"{SHORT},exhaust,align_shift_alloc_test design=2024 vmalloc=32M"),
+    *[Row(f"debug-{design}", smp="4", options=f"{ALL} design={design}", build="debug", lines=(r"^ok \d+ map_counts$",))
+      for design in ("metalmap", "2024")],
     Row("designs", smp="4", options=f"{ALL} designs=2010,2023,2024,metalmap", timeout=300,
         lines=(r"^# test  +2010  +2023  +2024  +metalmap$",)),
     Row("vmalloc-too-small", options="design=metalmap vmalloc=32M", verdict="error",
@@ -247,6 +252,7 @@ FULL_REST = [
           options=f"tests=aging,exhaust test_loop_count={10**6 // n} samples=1000 test_repeat_count=10",
           lines=(r"^# note test=aging footprint=last_repeat", r"^# note test=exhaust footprint=last_repeat"))
       for n in (1, 2, 8)],
+    Row("uefi-boot-services", boot="uefi", smp="4", options=f"{ALL} boot_services_memory=on"),
     Row("no-lm", cpu="qemu64,-lm", verdict="error", banner=False, lines=(r"no 64-bit mode",)),
 ]
 

@@ -5,10 +5,14 @@
 
 QEMU_TESTS = $(PYTHON) -m pytest -q -p no:cacheprovider tests/qemu --build=$(O) $(if $(QEMU_ONLY),-k '$(QEMU_ONLY)')
 
-test-qemu: all $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, the quick part (QEMU_ONLY="expression")
+# What the rows with build="debug" boot: assertions and poison that a released kernel has not.
+debug-kernel:
+	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) O=$(O)/debug DEBUG=1 all
+
+test-qemu: all debug-kernel $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, the quick part (QEMU_ONLY="expression")
 	$(Q)$(QEMU_TESTS) --tier=quick
 
-test-qemu-full: all $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, all of it
+test-qemu-full: all debug-kernel $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, all of it
 	$(Q)$(QEMU_TESTS) --tier=full
 
 test-full: test-host tsan simulate fuzz test-qemu-full ## all tests, the long ones too
@@ -17,4 +21,4 @@ need-pytest: need-run
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || \
 	    { echo "metalmap: pytest is missing: install the package python3-pytest (make deps)" >&2; exit 1; }
 
-.PHONY: test-qemu test-qemu-full test-full need-pytest
+.PHONY: debug-kernel test-qemu test-qemu-full test-full need-pytest

@@ -96,6 +96,9 @@ struct madt_result {
  */
 err_t madt_parse(const uint8_t *t, size_t size, bool x2apic, struct madt_cpu *out, size_t cap,
                  struct madt_result *r);
+/* Takes the CPU of APIC ID self out of cpus[0 .. n-1], where it need not be the first; the others
+ * keep their order. Returns how many are left: n, if it was not there. Any context. */
+unsigned madt_others(struct madt_cpu *cpus, unsigned n, uint32_t self);
 /* Address of I/O APIC number n in the table; false: no more. */
 bool madt_ioapic(const uint8_t *t, size_t size, unsigned n, phys_addr_t *addr);
 
