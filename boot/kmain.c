@@ -37,9 +37,13 @@
 #define START_STACK_SIZE (16 * 1024)
 #define STACK_SIZE       (32 * 1024) /* of every CPU's task context; guarded */
 
-static uint64_t maxcpus = 1024;
+static uint64_t maxcpus = 1024, smp_lost_cpu, smp_lost_sipis;
 static bool use_boot_services;
 OPTION_UINT(maxcpus, "maxcpus", maxcpus, 1, 65535, "use at most so many CPUs");
+OPTION_UINT(smp_lost_cpu, "smp_lost_cpu", smp_lost_cpu, 0, UINT32_MAX,
+            "for tests: the CPU with this APIC ID does not get some start-up interrupts");
+OPTION_UINT(smp_lost_sipis, "smp_lost_sipis", smp_lost_sipis, 0, 1000,
+            "for tests: how many; 2 are sent at first, and 2 when it has not come");
 OPTION_BOOL(bootmem, "boot_services_memory", use_boot_services,
             "also use what UEFI's boot services have left (some firmware still needs it)");
 
@@ -176,7 +180,9 @@ static void start_cpus(void)
     struct smp_config config = {.trampoline = boot.trampoline,
                                 .max_cpus = (unsigned)maxcpus,
                                 .alloc = alloc_zeroed,
-                                .alloc_stack = alloc_stack};
+                                .alloc_stack = alloc_stack,
+                                .lost_apic_id = (uint32_t)smp_lost_cpu,
+                                .lost_sipis = (unsigned)smp_lost_sipis};
     unsigned cpu;
 
     tlb_init();

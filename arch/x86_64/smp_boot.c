@@ -60,6 +60,10 @@ static uint32_t progress_at; /* wake the boot CPU when `progress` gets here */
 static uint32_t boot_apic_id;
 static struct cpu_entry boot_entry;
 static uint32_t stopped;
+static struct {
+    uint32_t apic_id;
+    unsigned sipis;
+} lost;
 
 /* ---- on the CPU that starts ---- */
 
@@ -243,12 +247,17 @@ static bool wait_progress(uint32_t target, uint64_t quiet_us)
     return true;
 }
 
+static bool sipi_is_lost(uint32_t apic_id)
+{
+    return apic_id == lost.apic_id && lost.sipis != 0 && lost.sipis--;
+}
+
 static void send_sipis(phys_addr_t page)
 {
     unsigned i;
 
     for (i = 0; i < ap_slot_count; i++) {
-        if (READ_ONCE(ap_slots[i].state) == AP_WAITING)
+        if (READ_ONCE(ap_slots[i].state) == AP_WAITING && !sipi_is_lost(ap_slots[i].apic_id))
             apic_send_sipi(ap_slots[i].apic_id, page);
     }
 }
@@ -429,6 +438,8 @@ void smp_start(const struct smp_config *c)
     boot_entry = (struct cpu_entry){boot_apic_id, acpi_boot_node()};
     smp_set_entries(&boot_entry, 1);
     report.found = smp_cpus_possible();
+    lost.apic_id = c->lost_apic_id;
+    lost.sipis = c->lost_sipis;
     if (n > 1)
         start_others(c, n - 1);
     report.used = smp_cpus();

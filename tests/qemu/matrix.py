@@ -135,6 +135,12 @@ OPTIONS = [
     Row("bad-key-uefi", boot="uefi", options="desing=2024", verdict="error",
         lines=(r"^# boot door=uefi", r"^# error: .*desing.*did you mean 'design'")),
     Row("no-nx", cpu="qemu64,-nx", verdict="error", lines=(r"no NX",)),
+    # Four SIPIs are sent to a CPU: at first two, and two once it has not come.
+    Row("lost-cpu", smp="4", options=f"{ALL} smp_lost_cpu=2 smp_lost_sipis=4", cpus=3, apic_ids=(0, 1, 3),
+        lines=(r"^# smp: 1 CPUs have not come yet: trying again", r"^# smp: CPU with APIC ID 2 left out: it did not start",
+               r"^# smp cpus_found=4 cpus_used=3 failed=1 ")),
+    Row("late-cpu", smp="4", options=f"{ALL} smp_lost_cpu=1 smp_lost_sipis=2", apic_ids=(0, 1, 2, 3),
+        lines=(r"^# smp: 1 CPUs have not come yet: trying again", r"^# smp cpus_found=4 cpus_used=4 failed=0 ")),
     Row("stuck-cpu", smp="3", options="tests=watchdog_names watchdog_end=on", verdict="error",
         lines=(r"^# watchdog: cpu 1 task=watchdog_names rip=stop\+", r"^# error: cpu 1 task watchdog_names made no progress")),
 ]

@@ -76,6 +76,9 @@ struct smp_config {
     /* Optional: prepares CPU `cpu` on the boot CPU once it has its final number and before it runs
      * anything; false leaves out that CPU and those behind it. */
     bool (*prepare)(unsigned cpu);
+    /* For tests: so many SIPIs to the CPU with this APIC ID are lost, from the first on. */
+    unsigned lost_sipis;
+    uint32_t lost_apic_id;
 };
 /*
  * Starts every CPU of the MADT but this one by INIT-SIPI-SIPI: all at once, bounded, each that does
