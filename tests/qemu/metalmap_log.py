@@ -73,7 +73,7 @@ class Log:
 RECORDS = ("boot", "cpus", "machine", "run", "design", "alive", "bench", "rate", "counter", "lock")
 # Keys that a record must have; all others are free.
 REQUIRED = {
-    "machine": ("cpus_found", "cpus_used", "apic", "tsc_hz", "tsc_source", "emulated", "hypervisor",
+    "machine": ("cpus_found", "cpus_used", "apic", "tsc_hz", "tsc_source", "tsc_warp", "emulated", "hypervisor",
                 "mem_mib", "nodes", "paging_levels"),
     "cpus": ("first", "apic_ids"),
     "run": ("seed", "profile", "tests", "designs", "repeat", "cpus"),

@@ -10,7 +10,7 @@ metalmap 0.1.0 build=1a2b3c4
 KTAP version 1
 # boot door=pvh secure_boot=off
 # cpu vendor=GenuineIntel brand="A name with blanks"
-# machine cpus_found=2 cpus_used=2 apic=xapic tsc_hz=2596144035 tsc_source=pmtimer emulated=yes \
+# machine cpus_found=2 cpus_used=2 apic=xapic tsc_hz=2596144035 tsc_source=pmtimer tsc_warp=0 emulated=yes \
 hypervisor=TCGTCGTCGTCG mem_mib=2030 nodes=1 paging_levels=4
 # cpus first=0 apic_ids=0,1
 1..3
@@ -192,7 +192,7 @@ def test_broken_log_is_rejected(text):
 
 
 def test_one_machine_and_one_bench_line():
-    twice = GOOD.replace("# machine ", "# machine cpus_found=1 cpus_used=1 apic=xapic tsc_hz=1 tsc_source=x "
+    twice = GOOD.replace("# machine ", "# machine cpus_found=1 cpus_used=1 apic=xapic tsc_hz=1 tsc_source=x tsc_warp=0 "
                          "emulated=yes hypervisor=x mem_mib=1 nodes=1 paging_levels=4\n# machine ")
     with pytest.raises(BadLog, match="2 lines of '# machine'"):
         parse(raw(twice)).machine()

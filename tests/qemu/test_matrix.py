@@ -44,6 +44,7 @@ def check_machine(row, log, result):
     require(asked * 0.85 - 48 <= got <= asked, f"mem_mib={got} of {asked}", result)
     require(row.start_us is None or int(machine["start_us"]) <= row.start_us,
             f"start_us={machine['start_us']}, at most {row.start_us}", result)
+    require(machine["tsc_warp"] == "0", f"tsc_warp={machine['tsc_warp']}", result)
     require(10**8 < int(machine["tsc_hz"]) < 10**10, f"tsc_hz={machine['tsc_hz']}", result)
 
 
