@@ -363,12 +363,49 @@ static void test_interrupts(void **state)
     }
 }
 
+/* ---- storms that leave no time ---- */
+
+static uint32_t handled;
+
+static void long_handler(void)
+{
+    for (unsigned i = 0; i < 1000; i++)
+        (void)READ_ONCE(handled);
+    ATOMIC_ADD(handled, 1);
+}
+static void short_task(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < 20000; i++)
+        (void)READ_ONCE(handled);
+}
+
+static void test_calm(void **state)
+{
+    static const uint64_t limits[] = {0, 1000};
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_SIZE(limits); i++) {
+        uint64_t calmed = sim_stats.calmed;
+
+        sim_machine(&(struct sim_options){
+            .seed = 1, .ram = 16 * SZ_1M, .cpus = 2, .storm_steps = limits[i]});
+        handled = 0;
+        sim_irq_storm(long_handler, 20);
+        assert_true(sim_run(2, short_task, NULL));
+        sim_irq_storm(NULL, 0);
+        assert_int_equal(sim_stats.calmed - calmed, limits[i] != 0);
+        assert_true(limits[i] ? handled > 0 && handled < 1000 : handled > 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_halted), cmocka_unit_test(test_machine_mutations),
         cmocka_unit_test(test_locks),  cmocka_unit_test(test_accesses),
         cmocka_unit_test(test_replay), cmocka_unit_test(test_interrupts),
+        cmocka_unit_test(test_calm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

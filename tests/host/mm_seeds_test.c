@@ -75,13 +75,14 @@ static void test_seeds(void **state)
     fprintf(stderr,
             "seeds: %lu schedules, %lu API calls (%lu operations, %lu failed, %lu bad; %lu pages "
             "verified), %lu switches, "
-            "%lu interrupts, %lu stale translations, %lu flushes; %.0f schedules/s, %.0f calls/s\n",
+            "%lu interrupts, %lu stale translations, %lu flushes, %lu runs calmed; %.0f "
+            "schedules/s, %.0f calls/s\n",
             (unsigned long)done, (unsigned long)sim_stats.calls,
             (unsigned long)driver_stats.operations, (unsigned long)driver_stats.failed_calls,
             (unsigned long)driver_stats.bad_calls, (unsigned long)driver_stats.verified_pages,
             (unsigned long)sim_stats.switches, (unsigned long)sim_stats.interrupts,
             (unsigned long)sim_stats.stale_made, (unsigned long)sim_stats.flushes,
-            (double)done / took, (double)sim_stats.calls / took);
+            (unsigned long)sim_stats.calmed, (double)done / took, (double)sim_stats.calls / took);
 }
 
 /* What a design is with some options turned round, without its name. */

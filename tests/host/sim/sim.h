@@ -70,9 +70,10 @@ struct sim_options {
     bool frames_safe; /* the rule SIM_FRAME is in force */
     enum sim_caching caching;
     enum sim_mutation mutation;
-    bool turns;          /* smp_cpus_take_turns() */
-    uint64_t step_ns;    /* simulated time per turn, default 1 us */
-    uint64_t hang_steps; /* pauses without anything else until SIM_HANG; 0 = default */
+    bool turns;           /* smp_cpus_take_turns() */
+    uint64_t step_ns;     /* simulated time per turn, default 1 us */
+    uint64_t storm_steps; /* turns of a run after which storms are over; 0 = default */
+    uint64_t hang_steps;  /* pauses without anything else until SIM_HANG; 0 = default */
 };
 
 /* Builds a machine, forgetting the one before: memory undefined, no table below the root, every
@@ -131,7 +132,8 @@ uint64_t sim_trail(void);
 
 /* Since program start. calls: into the API, from outside mm/. */
 struct sim_stats {
-    uint64_t schedules, switches, calls, pte_writes, flushes, interrupts, stale_made;
+    uint64_t schedules, switches, calls, pte_writes, flushes, interrupts, stale_made,
+        calmed; /* runs that went on without storms */
 };
 extern struct sim_stats sim_stats;
 
