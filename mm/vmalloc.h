@@ -59,8 +59,8 @@ void vfree(const void *p);
 /* Maps the caller's pages side by side. Writable and executable together is refused. */
 void *vmap(struct page **pages, unsigned count, unsigned vm_flags, pgprot_t prot);
 void vunmap(const void *p);
-/* vmap for short-lived mappings of up to 64 pages from per-CPU blocks, no guard; larger ones become
- * areas. */
+/* vmap for short-lived mappings from per-CPU blocks, no guard: up to 64 pages, with blocks=all up
+ * to 128; larger ones become areas. */
 void *vm_map_ram(struct page **pages, unsigned count, int node);
 /* count must be that of vm_map_ram. */
 void vm_unmap_ram(const void *p, unsigned count);

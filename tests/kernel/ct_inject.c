@@ -2,9 +2,10 @@
  * Every allocation inside an allocation fails once (B7, D9, and "out of memory in any call").
  *
  * For each kind of inner request (objects, frames, page-table pages) and each operation, the k-th
- * and all later requests fail, k = 0, 1, 2, … The call must give NULL or work without it; then
- * everything is back. Splitting a free range in the middle needs an object: the case in which an
- * allocator calls itself. Areas that fail half-way are unmapped over parts that were never mapped.
+ * request fails, then it and all later ones, k = 0, 1, 2, 3 and places further apart. The call must
+ * give NULL or work without it; then everything is back. Splitting a free range in the middle needs
+ * an object: the case in which an allocator calls itself. Areas that fail half-way are unmapped
+ * over parts that were never mapped. What was made is freed with the same requests failing.
  */
 #include "mm/cache.h"
 #include "mm/vmap.h"
@@ -61,6 +62,18 @@ static void *make_congruent(void)
 
     return pcpu_get_vm_areas(offsets, sizes, 2, PAGE_SIZE);
 }
+static void *make_page(void)
+{
+    return vmalloc(PAGE_SIZE);
+}
+static void *make_zeroed(void)
+{
+    return vzalloc(3 * PAGE_SIZE);
+}
+static void *make_on_node(void)
+{
+    return vmalloc_node(3 * PAGE_SIZE, 0);
+}
 static void drop_congruent(void *p)
 {
     pcpu_free_vm_areas(p, 2);
@@ -83,6 +96,9 @@ static const struct operation {
     void *(*make)(void);
     void (*drop)(void *);
 } operations[] = {
+    {"vmalloc", make_page, drop_free},
+    {"vzalloc", make_zeroed, drop_free},
+    {"vmalloc_node", make_on_node, drop_free},
     {"aligned vmalloc", make_aligned, drop_free},
     {"vmalloc over two tables", make_long, drop_free},
     {"vmalloc_huge", make_huge, drop_free},
@@ -103,6 +119,29 @@ static const struct kind {
     {"page-table page", vmap_inject_pt},
 };
 
+/* The first places one by one, then further apart: 0 1 2 3 8 12 18 … */
+static uint64_t place(uint64_t step)
+{
+    return step < 4 ? step : step * step / 2;
+}
+
+/* One request of the allocation fails, or all from there on; then of the free, which needs none. */
+static bool fail_at(const struct operation *op, const struct kind *kind, uint64_t after,
+                    uint64_t count)
+{
+    void *p;
+
+    kind->inject(after, count);
+    p = op->make();
+    kind->inject(0, 0);
+    if (!p)
+        return true;
+    kind->inject(after, count);
+    op->drop(p);
+    kind->inject(0, 0);
+    return false;
+}
+
 /* True if the operation failed at least once. */
 static bool fail_each(const struct operation *op, const struct kind *kind)
 {
@@ -112,15 +151,9 @@ static bool fail_each(const struct operation *op, const struct kind *kind)
     vmap_quiesce();
     frames = page_free_count() + kt_counter("pt_pages");
     used = kt_counter("va_used");
-    for (uint64_t after = 0; after < STEPS_MAX; after++) {
-        void *p;
-
-        kind->inject(after * after / 2, UINT64_MAX); /* 0 0 2 4 8 12 … 264 */
-        p = op->make();
-        kind->inject(0, 0);
-        failed |= !p;
-        if (p)
-            op->drop(p);
+    for (uint64_t step = 0; step < STEPS_MAX; step++) {
+        failed |= fail_at(op, kind, place(step), 1);
+        failed |= fail_at(op, kind, place(step), UINT64_MAX);
         kt_alive();
     }
     vmap_quiesce();

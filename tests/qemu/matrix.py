@@ -161,7 +161,7 @@ FULL_CPUS = (
     [Row(f"pvh-smp{n}", smp=str(n), options=ALL) for n in (4, 5, 7, 16)] +
     [Row(f"uefi-smp{n}", boot="uefi", smp=str(n), mem="1G", options=ALL, timeout=600)
      for n in (1, 2, 3, 5, 7, 8, 16, 64, 255)] +
-    [Row(f"again-{n:02}", smp="64") for n in range(1, 21)] +
+    [Row(f"again-{n:02}", smp="64", options=ALL) for n in range(1, 21)] +
     [Row("apic-ids-threads", smp="8,sockets=2,cores=2,threads=2", apic_ids=tuple(range(8))),
      Row("apic-ids-sockets", smp="5,sockets=5"),
      Row("apic-ids-3x5", smp="15,sockets=3,cores=5,threads=1", options=ALL,
