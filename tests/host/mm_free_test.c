@@ -55,7 +55,7 @@ static void test_free_running(void **state)
 /* What is made when first needed is made by several at once only at the start. */
 static void test_first_uses(void **state)
 {
-    unsigned runs = schedules(150);
+    unsigned runs = schedules(UNDER_TSAN ? 100 : 30);
 
     (void)state;
     for (unsigned i = 0; i < runs; i++)

@@ -119,8 +119,7 @@ OPTIONS = [
     Row("maxcpus", smp="4", options=f"{SHORT} maxcpus=2", cpus=2, lines=(r"^# smp: using 2 of 4 CPUs",)),
     Row("small-vmalloc",
         options=f"{SHORT},exhaust,align_shift_alloc_test design=2024 vmalloc=32M"),
-    *[Row(f"debug-{design}", smp="4", options=f"{ALL} design={design}", build="debug", lines=(r"^ok \d+ map_counts$",))
-      for design in ("metalmap", "2024")],
+    Row("debug-metalmap", smp="4", options=ALL, build="debug", lines=(r"^ok \d+ map_counts$",)),
     Row("designs", smp="4", options=f"{ALL} designs=2010,2023,2024,metalmap", timeout=300,
         lines=(r"^# test  +2010  +2023  +2024  +metalmap$",)),
     Row("vmalloc-too-small", options="design=metalmap vmalloc=32M", verdict="error",
@@ -258,6 +257,7 @@ FULL_REST = [
           options=f"tests=aging,exhaust test_loop_count={10**6 // n} samples=1000 test_repeat_count=10",
           lines=(r"^# note test=aging footprint=last_repeat", r"^# note test=exhaust footprint=last_repeat"))
       for n in (1, 2, 8)],
+    Row("debug-2024", smp="4", options=f"{ALL} design=2024", build="debug", lines=(r"^ok \d+ map_counts$",)),
     Row("uefi-boot-services", boot="uefi", smp="4", options=f"{ALL} boot_services_memory=on"),
     Row("no-lm", cpu="qemu64,-lm", verdict="error", banner=False, lines=(r"no 64-bit mode",)),
 ]
