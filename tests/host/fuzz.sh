@@ -3,7 +3,9 @@
 # for SECONDS and from what its corpus DIR/NAME.corpus holds. Prints a line for each that ends, the end
 # of the log of each that failed, and a sum. Exits with 1 if one failed.
 
-# One fuzzer; DIR/NAME.failed is there if it failed.
+# shellcheck source=tests/host/each.sh
+. "$(dirname "$0")/each.sh"
+
 if [ "$1" = --one ]; then
     dir=$2
     seconds=$3
@@ -18,21 +20,14 @@ if [ "$1" = --one ]; then
             "$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -n 1)"
         exit 0
     fi
-    touch "$dir/$name.failed"
-    printf '%s\n' "fuzz: FAILED $name, log $log
-$(tail -n 40 "$log" | sed 's/^/    /')"
+    one_failed "fuzz: FAILED $name, log $log"
     exit 0
 fi
 
 dir=$1
 seconds=$2
 shift 2
-for name; do rm -f "$dir/$name.failed"; done
-printf '%s\n' "$@" | xargs -P "$(nproc)" -n 1 sh "$0" --one "$dir" "$seconds" || exit 1
-failed=0
-for name; do
-    [ ! -e "$dir/$name.failed" ] || failed=$((failed + 1))
-done
+each "$dir" "$seconds" "$@"
 for name; do cat "$dir/$name.log"; done | awk -v fuzzers=$# -v seconds="$seconds" -v failed=$failed '
     /number_of_executed_units/ { sum += $2 }
     END { printf "fuzz: %d fuzzers, %d s each, %.0f executions, %d failed\n", fuzzers, seconds, sum, failed }'

@@ -4,7 +4,9 @@
 # failed, and a count. Exits with 1 if one failed. Logs are kept as DIR/NAME.log, and what a program
 # that was built for coverage counts as DIR/NAME.profraw.
 
-# One program; DIR/NAME.failed is there if it failed.
+# shellcheck source=tests/host/each.sh
+. "$(dirname "$0")/each.sh"
+
 if [ "$1" = --one ]; then
     dir=$2
     limit=$3
@@ -18,30 +20,17 @@ if [ "$1" = --one ]; then
         echo "host: ok $name (${took} s)"
         exit 0
     fi
-    touch "$dir/$name.failed"
     why="exit $status"
     [ $status -ne 124 ] || why="no end after $limit s"
-    # In one piece, whatever else ends meanwhile.
-    printf '%s\n' "host: FAILED $name ($why), log $log
-$(grep -h '^seed:' "$log")
-$(tail -n 40 "$log" | sed 's/^/    /')"
+    one_failed "host: FAILED $name ($why), log $log
+$(grep -h '^seed:' "$log")"
     exit 0
 fi
 
 dir=$1
 limit=$2
 shift 2
-for name; do rm -f "$dir/$name.failed"; done
-printf '%s\n' "$@" | xargs -P "$(nproc)" -n 1 sh "$0" --one "$dir" "$limit" || exit 1
-passed=0
-failed=0
-for name; do
-    if [ -e "$dir/$name.failed" ]; then
-        failed=$((failed + 1))
-    else
-        passed=$((passed + 1))
-    fi
-done
+each "$dir" "$limit" "$@"
 # What the programs of this run say that they tried: "N schedules", "N API calls", "N trials", "N starts",
 # "N executions".
 for name; do cat "$dir/$name.log"; done | awk '
@@ -58,5 +47,5 @@ for name; do cat "$dir/$name.log"; done | awk '
         printf "host: %.0f schedules, %.0f API calls, %.0f failures injected, %.0f inputs of fuzzers, %.0f planted faults found\n",
                schedules, calls, faults, executions, planted
     }'
-echo "host: $passed programs passed, $failed failed"
+echo "host: $(($# - failed)) programs passed, $failed failed"
 [ $failed -eq 0 ]
