@@ -7,7 +7,7 @@ QEMU_TESTS = $(PYTHON) -m pytest -q -p no:cacheprovider tests/qemu --build=$(O) 
 
 # What the rows with build="debug" boot: assertions and poison that a released kernel has not.
 debug-kernel:
-	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) O=$(O)/debug DEBUG=1 all
+	$(Q)$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) O=$(O)/debug DEBUG=1 $(O)/debug/kernel.elf
 
 test-qemu: all debug-kernel $(O)/metalmap.img | need-pytest ## boot matrix in QEMU, the quick part (QEMU_ONLY="expression")
 	$(Q)$(QEMU_TESTS) --tier=quick
